@@ -37,20 +37,26 @@ def tree_bytes(root: Path, excluded: Iterable[str] = ()) -> bytes:
     return out.getvalue()
 
 
-def extract(stream: BinaryIO, root: Path) -> None:
+def extract(stream: BinaryIO, root: Path, *, any_links: bool = False) -> None:
     """Unpack a tar into an existing folder.
 
+    `any_links` also lets symbolic links point outside, as a checkpoint of a home folder needs; nothing is ever written
+    through one. Only for a reader who has no more rights than the writer had.
+
     Raises:
-        InvalidInput: a member that could reach outside, is neither file, folder nor link, or goes over the limits.
+        InvalidInput: no tar, a member that could reach outside or is neither file, folder nor link, or over the limits.
     """
     total = members = 0
-    with tarfile.open(fileobj=stream, mode="r|") as tar:
-        for member in tar:
-            members, total = members + 1, total + member.size
-            if members > MEMBERS_LIMIT or total > BYTES_LIMIT:
-                raise InvalidInput(f"the archive has over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
-            _check(member)
-            tar.extract(member, root, filter="data")
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                members, total = members + 1, total + member.size
+                if members > MEMBERS_LIMIT or total > BYTES_LIMIT:
+                    raise InvalidInput(f"the archive has over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
+                _check(member)
+                tar.extract(member, root, filter="tar" if any_links else "data")
+    except tarfile.TarError as error:
+        raise InvalidInput(f"the archive cannot be unpacked: {error}") from error
 
 
 def _walk(root: Path, excluded: frozenset[str]) -> Iterator[Path]:

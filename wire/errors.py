@@ -1,9 +1,9 @@
 """The error tree. A class says what the catcher should do; its `reason` goes into conditions and answers.
 
-    ProctorError
-    ├── NotReady       try again later; nothing is wrong yet
-    ├── InvalidInput   the user's: say it, name the field, give the fix
-    └── Broken         ours: record and stop
+ProctorError
+├── NotReady       try again later; nothing is wrong yet
+├── InvalidInput   the user's: say it, name the field, give the fix
+└── Broken         ours: record and stop
 """
 
 from typing import ClassVar

@@ -67,7 +67,9 @@ class PackageManifest(Wire):
 
     def digest(self) -> Digest:
         """Return the package digest."""
-        return of_manifest({"task": of_json(self.task.dump()), **{str(name): part for name, part in self.parts.items()}})
+        return of_manifest(
+            {"task": of_json(self.task.dump()), **{str(name): part for name, part in self.parts.items()}}
+        )
 
 
 class Milestone(Wire):

@@ -1,17 +1,17 @@
 """What a driver and a sandbox daemon say to each other over HTTP. Every request carries the daemon's own bearer.
 
-    GET  /healthz                                  no bearer; 200 once it listens
-    GET  /v1/canaries                              Canaries; 503 until settled; commands wait for it
-    PUT  /v1/commands/{id}          CommandSpec    starts once however often it is sent; 409 for another spec
-    GET  /v1/commands/{id}?wait=S                  CommandStatus; waits up to S seconds for the end
-    GET  /v1/commands/{id}/output?offset=N&wait=S  bytes from N on; waits up to S seconds for the first one;
-                                                   header `Proctor-End: true` when there will be no more
-    POST /v1/commands/{id}/signal   SignalRequest  to its process group
-    POST /v1/stop                                  ends every process of the agent's user
-    GET  /v1/tree?root=R&root=…&exclude=P          deterministic tar; several roots are stored under their full paths
-    PUT  /v1/tree?root=R[&clean=true]              unpacks a tar as the agent's user
-    GET  /v1/digest?root=R&exclude=P               {"digest": …}: of the tar that GET /v1/tree would give
-    PUT  /v1/submission                            a sut's init step only: takes the archive whose digest it was told
+GET  /healthz                                  no bearer; 200 once it listens
+GET  /v1/canaries                              Canaries; 503 until settled; commands wait for it
+PUT  /v1/commands/{id}          CommandSpec    starts once however often it is sent; 409 for another spec
+GET  /v1/commands/{id}?wait=S                  CommandStatus; waits up to S seconds for the end
+GET  /v1/commands/{id}/output?offset=N&wait=S  bytes from N on; waits up to S seconds for the first one;
+                                               header `Proctor-End: true` when there will be no more
+POST /v1/commands/{id}/signal   SignalRequest  to its process group
+POST /v1/stop                                  ends every process of the agent's user
+GET  /v1/tree?root=R&root=…&exclude=P          deterministic tar; several roots are stored under their full paths
+PUT  /v1/tree?root=R[&clean=true]              unpacks a tar as the agent's user
+GET  /v1/digest?root=R&exclude=P               {"digest": …}: of the tar that GET /v1/tree would give
+PUT  /v1/submission                            a sut's init step only: takes the archive whose digest it was told
 """
 
 from enum import StrEnum

@@ -1,10 +1,10 @@
 """What the `user` and the `agent` container of a session pod say to each other, on 127.0.0.1:AGENT_PORT.
 
-    PUT  /v1/turns/{turn}           TurnRequest   begins the turn, or joins the one that runs; idempotent
-    GET  /v1/turns/{turn}?wait=S                  TurnStatus
-    POST /v1/checkpoint                           Stored: workspace and home as one archive in the hub
-    POST /v1/candidate                            Stored: agent's processes stopped, workspace pulled and stored
-    POST /v1/finish                               the agent container exits 0
+PUT  /v1/turns/{turn}           TurnRequest   begins the turn, or joins the one that runs; idempotent
+GET  /v1/turns/{turn}?wait=S                  TurnStatus
+POST /v1/checkpoint                           Stored: workspace and home as one archive in the hub
+POST /v1/candidate                            Stored: agent's processes stopped, workspace pulled and stored
+POST /v1/finish                               the agent container exits 0
 """
 
 from typing import Annotated
