@@ -13,7 +13,7 @@ from typing import Annotated, BinaryIO, NewType
 from pydantic import StringConstraints
 
 Digest = NewType("Digest", str)
-DigestField = Annotated[Digest, StringConstraints(pattern=r"^sha256:[a-f0-9]{64}$")]
+DigestField = Annotated[Digest, StringConstraints(pattern=r"^sha256:[a-f0-9]{64}$", max_length=71)]
 
 
 def of_bytes(content: bytes) -> Digest:

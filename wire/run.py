@@ -140,7 +140,7 @@ class BenchmarkRunStatus(Wire):
     """Accepted, Progressing, Complete, Failed."""
     suite_digest: DigestField | None = None
     """Digest of the suite's spec at acceptance; a later edit of the suite does not touch this run."""
-    packages: dict[str, DigestField] = {}
+    packages: Annotated[dict[str, DigestField], Field(max_length=64)] = {}
     """Task name → package digest at acceptance."""
     trials: TrialCounts = TrialCounts()
     completed_indexes: Annotated[str, StringConstraints(max_length=16384)] = ""

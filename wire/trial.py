@@ -155,7 +155,7 @@ class TrialStatus(Wire):
     """Set at freeze, never changed."""
     rounds: int = 0
     """Evaluation rounds begun."""
-    pods: dict[str, Annotated[str, StringConstraints(max_length=64)]] = {}
+    pods: Annotated[dict[str, Annotated[str, StringConstraints(max_length=64)]], Field(max_length=64)] = {}
     """Name → UID of this attempt's pods (and Job) once seen, so that a lost one is never mistaken for one not made yet."""
     attempts: Annotated[list[Attempt], Field(max_length=5)] = []
     """The last five failed attempts."""
