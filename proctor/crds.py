@@ -28,6 +28,7 @@ FOLDERS: Final = (Path("crds"), Path("charts/proctor/crds"))
 COPY: Final = "copy the run under a new name"
 NAME_LIMIT: Final = 35  # a run's name, its UID's five characters, index, attempt, role and shard fit into 63
 
+_RESERVED: Final = frozenset({"package"})  # words of CEL's own among our field names
 _KEPT: Final = (
     "type", "description", "default", "enum", "format", "pattern", "minimum", "maximum",
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -68,15 +69,18 @@ class Crd:
 
 def fixed(name: str, *, optional: bool = False, message: str = COPY) -> Rule:
     """Return the rule that a field keeps its first value."""
-    same = f"self.{name} == oldSelf.{name}"
+    cel = f"__{name}__" if name in _RESERVED else name
+    same = f"self.{cel} == oldSelf.{cel}"
     if optional:
-        same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || {same})"
+        same = f"has(self.{cel}) == has(oldSelf.{cel}) && (!has(self.{cel}) || {same})"
     return Rule(rule=same, message=f"{name} is immutable: {message}", field=f".{name}")
 
 
 def one_way(name: str) -> Rule:
     """Return the rule that a switch, once on, stays on."""
-    return Rule(rule=f"!oldSelf.{name} || self.{name}", message=f"{name} cannot be taken back: {COPY}", field=f".{name}")
+    return Rule(
+        rule=f"!oldSelf.{name} || self.{name}", message=f"{name} cannot be taken back: {COPY}", field=f".{name}"
+    )
 
 
 def growing(name: str, message: str) -> Rule:
