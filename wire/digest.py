@@ -21,6 +21,23 @@ def of_bytes(content: bytes) -> Digest:
     return Digest("sha256:" + hashlib.sha256(content).hexdigest())
 
 
+class Hasher:
+    """The digest of bytes that come and go in chunks."""
+
+    def __init__(self) -> None:
+        self._state = hashlib.sha256()
+        self.length = 0
+
+    def update(self, chunk: bytes) -> None:
+        """Take the next chunk."""
+        self._state.update(chunk)
+        self.length += len(chunk)
+
+    def digest(self) -> Digest:
+        """Return the digest of everything so far."""
+        return Digest("sha256:" + self._state.hexdigest())
+
+
 def of_stream(stream: BinaryIO, chunk_bytes: int = 1 << 20) -> Digest:
     """Return the digest of everything left in a stream, read in chunks."""
     state = hashlib.sha256()
@@ -51,4 +68,5 @@ def sign(key: bytes, message: bytes) -> str:
 
 def is_signed(key: bytes, message: bytes, signature: str) -> bool:
     """Compare in constant time."""
-    return hmac.compare_digest(sign(key, message), signature)
+    # As bytes: compare_digest raises for text outside ASCII, and a caller may send anything.
+    return hmac.compare_digest(sign(key, message).encode(), signature.encode("utf-8", "surrogateescape"))
