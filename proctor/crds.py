@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import yaml
 
+from proctor.structural import Schema, structural
 from wire.model import Wire
 from wire.names import GROUP, VERSION
 from wire.run import BenchmarkRunSpec, BenchmarkRunStatus
 from wire.suite import TaskSuiteSpec, TaskSuiteStatus
 from wire.trial import TrialSpec, TrialStatus
 
-Schema: TypeAlias = dict[str, Any]
 Path_: TypeAlias = str
 """Where in an object: `spec.arms[].agent`."""
 
@@ -29,10 +29,6 @@ COPY: Final = "copy the run under a new name"
 NAME_LIMIT: Final = 35  # a run's name, its UID's five characters, index, attempt, role and shard fit into 63
 
 _RESERVED: Final = frozenset({"package"})  # words of CEL's own among our field names
-_KEPT: Final = (
-    "type", "description", "default", "enum", "format", "pattern", "minimum", "maximum",
-    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +96,11 @@ _MUTANT: Final = Rule(
     field=".mutant",
 )
 _CONDITIONS: Final = {"status.conditions": "type"}
+_RUN_FIXED: Final = ("suite", "tasks", "arms", "seed", "user", "limits", "evaluation", "formal")
+_TRIAL_FIXED: Final = (
+    "runRef", "index", "task", "package", "arm", "repetition", "user", "limits", "evaluation", "formal",
+)  # fmt: skip
+_RUN_SETS: Final = dict.fromkeys(("spec.tasks", "spec.suspendedArms", "spec.evaluation.tags"), "")
 _OURS: Final = "the operator made this trial; change its run instead"
 
 CRDS: Final = (
@@ -110,7 +111,7 @@ CRDS: Final = (
         description="A BenchmarkRun measures every arm on every task, `repetitions` times.",
         spec=BenchmarkRunSpec,
         status=BenchmarkRunStatus,
-        lists={"spec.tasks": "", "spec.arms": "name", "spec.suspendedArms": "", "spec.evaluation.tags": "", **_CONDITIONS},
+        lists={"spec.arms": "name", **_RUN_SETS, **_CONDITIONS},
         rules={
             "": (
                 Rule(
@@ -121,7 +122,7 @@ CRDS: Final = (
                 ),
             ),
             "spec": (
-                *(fixed(name) for name in ("suite", "tasks", "arms", "seed", "user", "limits", "evaluation", "formal")),
+                *(fixed(name) for name in _RUN_FIXED),
                 growing("repetitions", COPY),
                 one_way("cancel"),
                 Rule(
@@ -153,9 +154,7 @@ CRDS: Final = (
             "spec": (
                 *(
                     fixed(name, message=_OURS)
-                    for name in (
-                        "runRef", "index", "task", "package", "arm", "repetition", "user", "limits", "evaluation", "formal",
-                    )
+                    for name in _TRIAL_FIXED
                 ),
                 fixed("image", optional=True, message=_OURS),
                 one_way("cancel"),
@@ -254,45 +253,6 @@ def at(root: Schema, path: Path_) -> Schema:
         if step.endswith("[]"):
             here = here["items"]
     return here
-
-
-def structural(document: Schema) -> Schema:
-    """Return a structural schema for what pydantic generated."""
-    return _convert(document, document.get("$defs", {}))
-
-
-def _convert(node: Schema, defs: Mapping[str, Schema]) -> Schema:
-    """Return one node without references, nulls, constants and titles."""
-    node = _resolve(node, defs)
-    kept = {key: node[key] for key in _KEPT if key in node and node[key] is not None}
-    if "description" in kept:
-        kept["description"] = " ".join(kept["description"].split())
-    if "const" in node:
-        kept["enum"] = [node["const"]]
-    if "properties" in node:
-        kept["properties"] = {name: _convert(child, defs) for name, child in node["properties"].items()}
-        if "default" in kept:
-            kept["default"] = {}  # the fields bring their own
-    if required := node.get("required"):
-        kept["required"] = sorted(required)
-    if "items" in node:
-        kept["items"] = _convert(node["items"], defs)
-    if isinstance(node.get("additionalProperties"), dict):
-        kept["additionalProperties"] = _convert(node["additionalProperties"], defs)
-    if kept.get("type") == "integer":
-        kept["format"] = "int64"
-    return kept
-
-
-def _resolve(node: Schema, defs: Mapping[str, Schema]) -> Schema:
-    """Replace a reference or an optional by what it stands for; what is said here outranks what is said there."""
-    if "anyOf" in node:
-        (only,) = (choice for choice in node["anyOf"] if choice.get("type") != "null")
-        return _resolve({**only, **{key: value for key, value in node.items() if key != "anyOf"}}, defs)
-    if "$ref" in node:
-        there = defs[node["$ref"].removeprefix("#/$defs/")]
-        return _resolve({**there, **{key: value for key, value in node.items() if key != "$ref"}}, defs)
-    return node
 
 
 def files() -> Iterator[tuple[Path, str]]:

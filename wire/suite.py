@@ -13,6 +13,7 @@ class SuiteTask(Wire):
     """One task of a suite."""
 
     name: Name
+    """Unique within the suite; what a run's `tasks` names."""
     package: DigestField
     """Digest of the package in the hub (`proctor push` prints it)."""
     image: Annotated[str, StringConstraints(max_length=512)] | None = None
@@ -25,6 +26,7 @@ class TaskSuiteSpec(Wire):
     """A named list of task packages."""
 
     tasks: Annotated[list[SuiteTask], Field(min_length=1, max_length=64)]
+    """The tasks, each pinned by digest."""
 
 
 class TaskSuiteStatus(Wire):

@@ -72,7 +72,9 @@ class RunRef(Wire):
     """The run a trial belongs to."""
 
     name: Name
+    """Its name, in the trial's namespace."""
     uid: Annotated[str, StringConstraints(max_length=64)]
+    """Its UID: a later run of the same name is another run."""
 
 
 class TrialSpec(Wire):
@@ -82,16 +84,23 @@ class TrialSpec(Wire):
     index: Annotated[int, Field(ge=0)]
     """Position in the run's expansion; stable when repetitions grow."""
     task: Name
+    """Name of the task in the run's suite."""
     package: DigestField
+    """Digest of the task's package when the run was accepted."""
     image: Annotated[str, StringConstraints(max_length=512)] | None = None
+    """Sandbox image of the task; none = the installation's own."""
     arm: Arm
     repetition: Annotated[int, Field(ge=1)]
+    """Which of the run's repetitions this is, from 1."""
     user: UserSpec
     limits: Limits
     evaluation: Evaluation
     formal: bool
+    """As the run says."""
     suspend: bool = False
+    """While true this trial has no pods."""
     cancel: bool = False
+    """End this trial as cancelled. One way."""
     retries: Annotated[int, Field(ge=0)] = 0
     """Raised by `proctor retry`: an errored trial starts again while status.retried is lower."""
 
