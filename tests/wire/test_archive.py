@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.archive import extract, tree_bytes
+from wire.archive import extract, tree_bytes, write_trees
 from wire.digest import of_bytes
 from wire.errors import InvalidInput
 
@@ -123,3 +123,65 @@ def test_garbage_is_refused_as_input(tmp_path: Path) -> None:
     """Bytes that are no tar are the sender's mistake, not a crash."""
     with pytest.raises(InvalidInput):
         extract(io.BytesIO(b"no archive at all" * 100), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("/etc/passwd", id="absolute"),
+        pytest.param("//etc/passwd", id="absolute by two slashes"),
+        pytest.param("../outside", id="parent"),
+        pytest.param("src/../../outside", id="through a folder"),
+        pytest.param("inner/../../x", id="through another link"),
+    ],
+)
+def test_links_that_leave_are_not_written(tmp_path: Path, target: str) -> None:
+    """A tree of hostile links gives an archive that can always be read back."""
+    root = plant(tmp_path / "tree")
+    (root / "deep" / "er").mkdir(parents=True)
+    (root / "inner").symlink_to("deep/er")
+    (root / "bad").symlink_to(target)
+    packed = tree_bytes(root)
+    names = tarfile.open(fileobj=io.BytesIO(packed)).getnames()
+    assert "bad" not in names
+    assert {"link", "inner"} <= set(names)
+    (tmp_path / "out").mkdir()
+    extract(io.BytesIO(packed), tmp_path / "out")
+
+
+def test_a_link_planted_at_a_members_place_is_replaced(tmp_path: Path) -> None:
+    """Unpacking over a hostile folder writes files there, never through what was planted."""
+    packed = tree_bytes(plant(tmp_path / "tree"))
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "victim").write_text("safe")
+    (out / "run.sh").symlink_to(tmp_path / "victim")
+    extract(io.BytesIO(packed), out)
+    assert (tmp_path / "victim").read_text() == "safe"
+    assert not (out / "run.sh").is_symlink()
+
+
+def test_a_link_planted_at_a_folders_place_is_refused(tmp_path: Path) -> None:
+    """A planted folder link would take whole subtrees elsewhere."""
+    packed = tree_bytes(plant(tmp_path / "tree"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "src").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInput):
+        extract(io.BytesIO(packed), tmp_path / "out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_several_trees_are_restored_to_their_places(tmp_path: Path) -> None:
+    """A checkpoint of two folders comes back whole, links that point outside included."""
+    for name in ("one", "two"):
+        plant(tmp_path / name)
+        (tmp_path / name / "out").symlink_to("/somewhere/else")
+    out = io.BytesIO()
+    write_trees([tmp_path / "two", tmp_path / "one"], out)
+    (tmp_path / "one" / "run.sh").unlink()
+    (tmp_path / "two" / "out").unlink()
+    out.seek(0)
+    extract(out, Path("/"), any_links=True)
+    assert (tmp_path / "one" / "run.sh").read_text() == "#!/bin/sh\n"
+    assert (tmp_path / "two" / "out").is_symlink()
