@@ -102,6 +102,36 @@ def _make_folders(root: Path, folder: Path, made: set[Path]) -> None:
     made.add(folder)
 
 
+def _walk(root: Path, excluded: frozenset[str]) -> Iterator[Path]:
+    """Yield everything below root in the order of the sorted relative paths, parents first."""
+    pending = [root]
+    found: list[Path] = []
+    while pending:
+        for entry in os.scandir(pending.pop()):
+            path = Path(entry.path)
+            if path.relative_to(root).as_posix() in excluded:
+                continue
+            found.append(path)
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(path)
+    return iter(sorted(found, key=lambda path: path.relative_to(root).as_posix().encode("utf-8", "surrogateescape")))
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    facts = path.lstat()
+    member = tarfile.TarInfo(name)
+    if stat.S_ISLNK(facts.st_mode):
+        member.type, member.linkname, member.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
+        tar.addfile(member)
+    elif stat.S_ISDIR(facts.st_mode):
+        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(member)
+    elif stat.S_ISREG(facts.st_mode):
+        member.size, member.mode = facts.st_size, 0o755 if facts.st_mode & 0o111 else 0o644
+        with path.open("rb") as content:
+            tar.addfile(member, content)
+
+
 def _check(member: tarfile.TarInfo, any_links: bool) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\0" in member.name:

@@ -68,7 +68,8 @@ def test_excluded_paths_are_anchored_at_the_root(tmp_path: Path) -> None:
     root = plant(tmp_path / "tree")
     (root / "lib" / "src").mkdir(parents=True)
     (root / "lib" / "src" / "kept.ts").write_text("k")
-    names = tarfile.open(fileobj=io.BytesIO(tree_bytes(root, ["src"]))).getnames()
+    with tarfile.open(fileobj=io.BytesIO(tree_bytes(root, ["src"]))) as tar:
+        names = tar.getnames()
     assert "lib/src/kept.ts" in names
     assert "src/a.ts" not in names
 
@@ -142,7 +143,8 @@ def test_links_that_leave_are_not_written(tmp_path: Path, target: str) -> None:
     (root / "inner").symlink_to("deep/er")
     (root / "bad").symlink_to(target)
     packed = tree_bytes(root)
-    names = tarfile.open(fileobj=io.BytesIO(packed)).getnames()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        names = tar.getnames()
     assert "bad" not in names
     assert {"link", "inner"} <= set(names)
     (tmp_path / "out").mkdir()
