@@ -1,0 +1,24 @@
+"""A real cluster for the tests marked `cluster`: KUBECONFIG says which. Nothing is skipped when it is missing."""
+
+import os
+
+import pytest
+
+from proctor.crds import REPOSITORY
+from tests.e2e.kubectl import Kubectl
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Kubectl:
+    """Give kubectl for the cluster of KUBECONFIG."""
+    kubeconfig = os.environ.get("KUBECONFIG")  # noqa: TID251  (the one place where the tests learn their cluster)
+    assert kubeconfig, "KUBECONFIG is not set; `make test` starts a cluster and sets it"
+    return Kubectl(kubeconfig=kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def crds(kubectl: Kubectl) -> None:
+    """Apply the CRDs as the README says."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
+    for plural in ("benchmarkruns", "trials", "tasksuites"):
+        kubectl("wait", "--for=condition=Established", f"crd/{plural}.proctor.dev", "--timeout=30s")
