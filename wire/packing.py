@@ -1,4 +1,4 @@
-"""From a task's folder to a package: one archive per audience, the manifest that pins them, and what a folder must hold.
+"""From a task folder to a package: one archive per audience, the manifest that pins them, what a folder must hold.
 
     public      public/                 README.md, plan.md, scaffold/, checker/ at the archive's root
     user        user/                   scenario.toml at the root
