@@ -98,7 +98,7 @@ class Cluster(Protocol):
         ...
 
     async def patch(self, kind: Kind, known: Object, patch: Object, *, status: bool = False) -> Object:
-        """Merge-patch an object or its status if it is still at `known`'s resourceVersion. Raises Conflict, Rejected."""
+        """Merge-patch an object or its status if it is still as `known`. Raises Conflict, Rejected, NotReady."""
         ...
 
     async def delete(self, kind: Kind, known: Object, *, grace_seconds: int | None = None) -> None:
