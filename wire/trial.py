@@ -89,6 +89,8 @@ class TrialSpec(Wire):
     """Digest of the task's package when the run was accepted."""
     image: Annotated[str, StringConstraints(max_length=512)] | None = None
     """Sandbox image of the task; none = the installation's own."""
+    memory_mb: Annotated[int, Field(ge=256)] = 2048
+    """Memory limit of sandbox and sut, in MiB, as the package says."""
     arm: Arm
     repetition: Annotated[int, Field(ge=1)]
     """Which of the run's repetitions this is, from 1."""
