@@ -1,7 +1,7 @@
 """The Job controller in memory: Indexed Jobs only, no retries within an index (backoffLimitPerIndex 0).
 
-Makes one pod per index, counts how they end and writes the status fields that the operator reads. Reacts to
-notices in the same call that caused them.
+Makes one pod per index, counts how they end and writes the status fields that the operator reads. A Job's deadline is
+given to its pods. Reacts to notices in the same call that caused them.
 """
 
 from typing import Final
@@ -88,6 +88,9 @@ class JobController:
         }
         told = {"name": "JOB_COMPLETION_INDEX", "value": str(index)}
         containers = [{**box, "env": [*(box.get("env") or ()), told]} for box in template["spec"]["containers"]]
+        spec = {**template["spec"], "containers": containers}
+        if deadline := job["spec"].get("activeDeadlineSeconds"):
+            spec["activeDeadlineSeconds"] = deadline
         return {
             "metadata": {
                 "name": f"{name}-{index}-{self._made:05x}",
@@ -96,7 +99,7 @@ class JobController:
                 "annotations": {**(meta.get("annotations") or {}), **marks},
                 "ownerReferences": [owner],
             },
-            "spec": {**template["spec"], "containers": containers},
+            "spec": spec,
         }
 
 

@@ -1,0 +1,82 @@
+"""From a container to the words that start it: pure, so that what isolates is read and tested as a list.
+
+launcher ─ nsenter (into the pod) ─ sh (mounts the overlay) ─ bwrap (own processes, files, devices) ─ setpriv ─ command
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from proctor.local.nest import Mode
+from proctor.local.podspec import Container
+from wire.outcome import TERMINATION_LOG
+
+DAEMON_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETUID", "SETGID")
+SWITCH_CAPABILITIES: Final = ("SETUID", "SETGID")  # gone once setpriv has become the user
+LIBRARY: Final = "/opt/proctor/lib"
+# $1 image root, $2 the container's folder, $3 mount options; the rest is the command. Mounts vanish with the pod.
+OVERLAY: Final = (
+    'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work$3" "$2/root" && shift 3 && exec "$@"'
+)
+# bwrap makes these 0755 and root's unless told otherwise.
+SCRATCH: Final = (
+    *("--proc", "/proc", "--dev", "/dev"),
+    *("--perms", "1777", "--tmpfs", "/dev/shm"),
+    *("--perms", "1777", "--tmpfs", "/tmp"),
+    *("--perms", "755", "--tmpfs", "/run"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where on the host a container's things are."""
+
+    root: Path
+    """The image's root file system."""
+    folder: Path
+    """The container's own: overlay and termination log."""
+    volumes: Mapping[str, Path]
+    library: Mapping[str, Path]
+    """Our packages by name, bound where the image expects them."""
+
+    @property
+    def message(self) -> Path:
+        """The file behind /dev/termination-log."""
+        return self.folder / "message"
+
+
+def start_words(box: Container, places: Places, mode: Mode, hostname: str, *, limited: bool) -> list[str]:
+    """Return the words to run inside the pod's namespaces; `limited` = no cgroup bounds the memory."""
+    options = "" if mode is Mode.ROOT else ",userxattr"
+    overlay = ["sh", "-c", OVERLAY, "sh", str(places.root), str(places.folder), options]
+    bubble = ["bwrap", "--bind", str(places.folder / "root"), "/", "--unshare-pid", "--as-pid-1", "--unshare-ipc"]
+    bubble += ["--unshare-uts", "--hostname", hostname[:63], "--die-with-parent", *SCRATCH, *_binds(box, places)]
+    bubble += ["--clearenv", *(word for name, value in box.env.items() for word in ("--setenv", name, value))]
+    bubble += ["--chdir", box.cwd or "/"]
+    limit = ["prlimit", f"--data={box.memory_bytes}", "--"] if limited and box.memory_bytes else []
+    return [*overlay, *bubble, *_rights(box.uid, mode), *limit, *_user(box.uid, mode), *box.argv]
+
+
+def _binds(box: Container, places: Places) -> list[str]:
+    words = ["--bind", str(places.message), TERMINATION_LOG]
+    for name, package in places.library.items():
+        words += ["--ro-bind", str(package), f"{LIBRARY}/{name}"]
+    for mount in sorted(box.mounts, key=lambda mount: mount.path):
+        words += ["--ro-bind" if mount.read_only else "--bind", str(places.volumes[mount.volume]), mount.path]
+    return words
+
+
+def _rights(uid: int, mode: Mode) -> list[str]:
+    words = ["--cap-drop", "ALL"]
+    if mode is Mode.SINGLE:
+        return ["--unshare-user", "--uid", str(uid), "--gid", str(uid), *words, "--"]
+    for capability in SWITCH_CAPABILITIES if uid else DAEMON_CAPABILITIES:
+        words += ["--cap-add", f"CAP_{capability}"]
+    return [*words, "--"]
+
+
+def _user(uid: int, mode: Mode) -> list[str]:
+    if not uid or mode is Mode.SINGLE:
+        return []
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--"]
