@@ -68,7 +68,7 @@ class PodPlan:
 
 def is_untrusted(pod: Object) -> bool:
     """Tell whether a pod runs code of agents or submissions."""
-    return (pod["metadata"].get("labels") or {}).get(LABEL_TIER) == TIER_UNTRUSTED
+    return bool((pod["metadata"].get("labels") or {}).get(LABEL_TIER) == TIER_UNTRUSTED)
 
 
 def trial_of(pod: Object) -> str | None:
@@ -85,7 +85,8 @@ def peer_address(pod: Object) -> str | None:
     if url := env.get("PROCTOR_DAEMON_URL"):
         return urlsplit(url).hostname
     if suts := env.get("PROCTOR_SUTS"):
-        return urlsplit(json.loads(suts)[int(env.get("JOB_COMPLETION_INDEX", "0"))]).hostname
+        own: str = json.loads(suts)[int(env.get("JOB_COMPLETION_INDEX", "0"))]
+        return urlsplit(own).hostname
     return None
 
 
