@@ -1,10 +1,12 @@
 """A real cluster for the tests marked `cluster`: KUBECONFIG says which. Nothing is skipped when it is missing."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from proctor.crds import REPOSITORY
+from tests.e2e.installation import Installation, install, uninstall
 from tests.e2e.kubectl import Kubectl
 
 
@@ -22,3 +24,11 @@ def crds(kubectl: Kubectl) -> None:
     kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     for plural in ("benchmarkruns", "trials", "tasksuites"):
         kubectl("wait", "--for=condition=Established", f"crd/{plural}.proctor.dev", "--timeout=30s")
+
+
+@pytest.fixture(scope="session")
+def proctor(kubectl: Kubectl, crds: None) -> Iterator[Installation]:
+    """Install the chart; with PROCTOR_E2E_KEEP set leave it there, for a quick second run."""
+    yield install(kubectl)
+    if not os.environ.get("PROCTOR_E2E_KEEP"):  # noqa: TID251  (for people at work on the tests)
+        uninstall(kubectl)

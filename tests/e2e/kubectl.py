@@ -1,12 +1,15 @@
 """kubectl and helm as the user has them: the tests speak to the cluster through the same front door."""
 
 import json
-import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from time import monotonic, sleep
 from typing import Any, TypeAlias, TypeVar
+
+from proctor.crds import REPOSITORY
 
 Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -25,10 +28,8 @@ class Kubectl:
 
     def __call__(self, *argv: str, given: object = None, timeout_seconds: float = 120) -> str:
         """Run kubectl, feed it an object (or a list of them) if there is one, and return what it printed."""
-        program = shutil.which("kubectl")
-        assert program, "kubectl is missing: `make tools` installs it"
         return run(
-            (program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *argv),
+            (fetched("kubectl"), f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *argv),
             given=None if given is None else json.dumps(given),
             timeout_seconds=timeout_seconds,
         )
@@ -54,6 +55,12 @@ class Kubectl:
         except Failed as refused:
             return str(refused)
         raise AssertionError(f"was accepted: {said}")
+
+
+@cache
+def fetched(name: str) -> str:
+    """Return kubectl or helm as `make tools` installs them."""
+    return run([sys.executable, str(REPOSITORY / "tools" / "fetch.py"), name]).strip()
 
 
 def listed(objects: Sequence[Object]) -> Object:
