@@ -20,9 +20,10 @@ def provide(kubectl: Kubectl, namespace: str, image: str) -> None:
     _in_the_node(
         kubectl, image, "mkdir -p /host/postgresql /host/store && chown 1000:1000 /host/postgresql /host/store"
     )
+    there = Kubectl(kubeconfig=kubectl.kubeconfig, namespace=namespace)
     for name, size in CLAIMS.items():
         shared = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
-        kubectl.apply(
+        there.apply(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -38,7 +39,7 @@ def provide(kubectl: Kubectl, namespace: str, image: str) -> None:
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
-                "metadata": {"name": f"e2e-{name}", "namespace": namespace},
+                "metadata": {"name": f"e2e-{name}"},
                 "spec": {**shared, "volumeName": f"proctor-e2e-{name}", "resources": {"requests": {"storage": size}}},
             },
         )
