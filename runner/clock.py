@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 def now() -> str:
     """Return the time as it is written into the journal."""
 
-    return stamp(datetime.now(UTC))  # noqa: TID251
+    return stamp(datetime.now(UTC))  # noqa: TID251  # the shells' one clock
 
 
 def stamp(moment: datetime) -> str:

@@ -3,16 +3,18 @@
 The names are those of `docs/architecture.md` with the prefix `PROCTOR_`; bearers are files in the secrets folder.
 """
 
+import sys
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from runner.account import Account
 from wire.digest import DigestField
 from wire.errors import InvalidInput
 from wire.names import AGENT_PORT, AGENT_UID, DAEMON_PORT, SUBMISSION, WORKSPACE
 from wire.outcome import TERMINATION_LOG
-from wire.trial import TrialSpec
+from wire.trial import Submission, TrialSpec
 
 
 class PodSettings(BaseSettings):
@@ -55,6 +57,21 @@ class Canary(BaseModel):
     gateway: str | None = None
 
 
+class Npm(BaseSettings):
+    """The image's npm settings, the only part of its environment that commands see."""
+
+    model_config = SettingsConfigDict(env_prefix="NPM_CONFIG_", frozen=True)
+
+    cache: str | None = None
+    offline: str | None = None
+    logs_max: str | None = None
+    update_notifier: str | None = None
+
+    def variables(self) -> dict[str, str]:
+        """Return them as they are written in an environment."""
+        return {f"NPM_CONFIG_{name.upper()}": value for name, value in self.model_dump(exclude_none=True).items()}
+
+
 class SandboxSettings(PodSettings):
     """Roles `sandbox` and `receive`."""
 
@@ -67,8 +84,25 @@ class SandboxSettings(PodSettings):
     listen_port: int = DAEMON_PORT
     spool: Path = Path("/var/lib/proctor/spool")
     """Folder for the output of commands, for root alone."""
-    user: int | None = AGENT_UID
-    """Uid of the commands; `null`: the daemon's own, where it is not root and cannot become another."""
+    agent_uid: int = AGENT_UID
+    """Whom commands run as."""
+    own_user: bool = False
+    """Commands run as the daemon's own user instead: it is not root and cannot become another. Isolates nothing."""
+    command_path: str = "/usr/local/bin:/usr/bin:/bin"
+    """PATH of the commands."""
+    python: str = sys.executable
+    """Interpreter of the processes that read and write trees; the agent's user must be able to start it."""
+    npm: Npm = Field(default_factory=Npm)
+
+    @property
+    def uid(self) -> int | None:
+        """Return whom commands run as; None: the daemon's own user."""
+        return None if self.own_user else self.agent_uid
+
+    def account(self, data_limit_bytes: int | None) -> Account:
+        """Return whom commands run as, and with what."""
+        environment = {"PATH": self.command_path, "HOME": self.agent_home, "USER": "dev", "LANG": "C.UTF-8"}
+        return Account(uid=self.uid, environment=environment | self.npm.variables(), data_limit_bytes=data_limit_bytes)
 
 
 class DriverSettings(PodSettings):
@@ -105,3 +139,13 @@ class GateSettings(DriverSettings):
     daemon_url: str
     conversation: int
     candidate: DigestField
+
+
+class EvaluateSettings(DriverSettings):
+    """Role `evaluate`."""
+
+    suts: list[str]
+    """Daemons by shard."""
+    submission: Submission
+    round: int = 1
+    shard: int = Field(validation_alias="JOB_COMPLETION_INDEX")

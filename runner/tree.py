@@ -1,0 +1,129 @@
+"""Trees of an untrusted pod, read and written by a short-lived process that has become the agent's user.
+
+The workspace is hostile, so the daemon never touches it: it starts this module as the user, `python3 -m runner.tree`,
+and passes bytes through. Standard library and `wire` only; exit 65 with one line on stderr is a refusal.
+
+    get [--exclude PATH …] ROOT [ROOT …]    write a deterministic tar to stdout; several roots under their full paths
+    digest [--exclude PATH …] ROOT          print its digest
+    put [--clean] ROOT                      unpack a tar from stdin
+"""
+
+import argparse
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from io import RawIOBase
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from wire.archive import BYTES_LIMIT, MEMBERS_LIMIT, extract, write_tree, write_trees
+from wire.digest import Hasher
+from wire.errors import InvalidInput
+
+EXIT_REFUSED: Final = 65
+
+
+class HashingSink(RawIOBase):
+    """A file that keeps nothing but the digest of what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = Hasher()
+
+    def write(self, chunk: object) -> int:
+        """Take a chunk."""
+        content = bytes(cast(bytes, chunk))
+        self.seen.update(content)
+        return len(content)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one thing to one tree."""
+    options = _parse(arguments)
+    try:
+        _act(options)
+    except (InvalidInput, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_REFUSED
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="runner.tree")
+    parser.add_argument("action", choices=["get", "digest", "put"])
+    parser.add_argument("--exclude", action="append", default=[])
+    parser.add_argument("--clean", action="store_true")
+    parser.add_argument("roots", nargs="+", type=Path)
+    return parser.parse_args(arguments)
+
+
+def _act(options: argparse.Namespace) -> None:
+    roots: list[Path] = options.roots
+    if options.action == "put":
+        put(sys.stdin.buffer, roots[0], clean=options.clean)
+        return
+    for root in roots:
+        check(root)
+    if options.action == "get":
+        get(roots, sys.stdout.buffer, options.exclude)
+        sys.stdout.buffer.flush()
+        return
+    sink = HashingSink()
+    get(roots, cast(BinaryIO, sink), options.exclude)
+    sys.stdout.write(sink.seen.digest() + "\n")
+
+
+def get(roots: Sequence[Path], out: BinaryIO, excluded: Sequence[str]) -> None:
+    """Write one tree, or several under their full paths."""
+    if len(roots) == 1:
+        write_tree(roots[0], out, excluded)
+    else:
+        write_trees(roots, out)
+
+
+def put(stream: BinaryIO, root: Path, *, clean: bool) -> None:
+    """Unpack a tar below a folder. Links may point anywhere: the user could have made them too."""
+    if clean:
+        empty(root)
+    extract(stream, root, any_links=True)
+
+
+def empty(root: Path) -> None:
+    """Remove everything below a folder, never through a link."""
+    for entry in os.scandir(root):
+        if entry.is_dir(follow_symlinks=False):
+            open_up(Path(entry.path))
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()
+
+
+def check(root: Path) -> None:
+    """Make what the user locked against itself readable, and refuse a tree over the limits before it is written."""
+    if not root.is_dir():
+        raise InvalidInput(f"{root} is no folder")
+    members = total = 0
+    open_up(root)
+    for folder, folders, files in os.walk(root):
+        members += len(folders) + len(files)
+        for name in folders:
+            open_up(Path(folder, name))
+        total += sum(open_up(Path(folder, name)) for name in files)
+        if members > MEMBERS_LIMIT or total > BYTES_LIMIT:
+            raise InvalidInput(f"{root} holds over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
+
+
+def open_up(path: Path) -> int:
+    """Let the owner read a file or folder of its own, and return its size; modes are not part of a digest."""
+    facts = path.lstat()
+    is_folder = stat.S_ISDIR(facts.st_mode)
+    needed = 0o700 if is_folder else 0o400
+    if facts.st_uid == os.geteuid() and facts.st_mode & needed != needed and not path.is_symlink():
+        path.chmod(facts.st_mode & 0o777 | needed, follow_symlinks=True)
+    return 0 if is_folder else facts.st_size
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
