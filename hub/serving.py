@@ -1,0 +1,21 @@
+"""Listening on TCP or on a Unix socket, for the hub and the gateway alike."""
+
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from wire.errors import InvalidInput
+
+_SOCKET: Final = "unix:"
+
+
+def server(app: ASGIApp, listen: str) -> uvicorn.Server:
+    """Return a server for `host:port` or `unix:<path>`; `.run()` serves until a signal."""
+    common = {"log_config": None, "access_log": False, "timeout_graceful_shutdown": 10, "server_header": False}
+    if listen.startswith(_SOCKET):
+        return uvicorn.Server(uvicorn.Config(app, uds=listen.removeprefix(_SOCKET), **common))  # type: ignore[arg-type]
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidInput(f"listen: {listen!r} is neither host:port nor unix:<path>")
+    return uvicorn.Server(uvicorn.Config(app, host=host.strip("[]"), port=int(port), **common))  # type: ignore[arg-type]
