@@ -5,7 +5,7 @@ looked after by `proctor.local.jobs`. Nothing here waits, so a test decides the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 from controller.cluster import Change, Kind, Object, Removed, Replaced, Updated
@@ -22,8 +22,10 @@ def wall_clock() -> datetime:
 class MemoryCluster:
     """Implements `controller.cluster.Cluster`; `objects` is the same state for kubelets, controllers and tests."""
 
-    def __init__(self, clock: Clock = wall_clock, admit: Admit | None = None) -> None:
-        self.objects = Objects(clock, admit)
+    def __init__(
+        self, clock: Clock = wall_clock, admit: Admit | None = None, new_uid: Callable[[], str] | None = None
+    ) -> None:
+        self.objects = Objects(clock, admit, new_uid)
         self.objects.listen(JobController(self.objects, clock).notice)
 
     async def watch(self, kind: Kind, namespace: str) -> AsyncIterator[Change]:

@@ -1,7 +1,7 @@
 """Kubernetes objects in memory with the API server's rules: one write at a time, versions, finalizers, owners.
 
-Synchronous and deterministic: UIDs, versions and the order of notifications follow from the order of calls. What a
-pod or a Job does is not known here; a kubelet and the Job controller listen and write like in a cluster.
+Synchronous and deterministic: UIDs (unless given), versions and the order of notifications follow from the calls. What
+a pod or a Job does is not known here; a kubelet and the Job controller listen and write like in a cluster.
 """
 
 from collections import deque
@@ -64,9 +64,10 @@ def rfc3339(moment: datetime) -> str:
 class Objects:
     """All objects of a cluster. Everything handed in or out is a copy."""
 
-    def __init__(self, clock: Clock, admit: Admit | None = None) -> None:
+    def __init__(self, clock: Clock, admit: Admit | None = None, new_uid: Callable[[], str] | None = None) -> None:
         self._clock = clock
         self._admit = admit
+        self._new_uid = new_uid or self._next_uid
         self._held: dict[Key, Object] = {}
         self._version = 0
         self._born = 0
@@ -109,10 +110,9 @@ class Objects:
             made["status"] = {"phase": "Pending"}
         if self._admit:
             self._admit(kind, None, made)
-        self._born += 1
         made |= {"apiVersion": kind.api_version, "kind": kind.name}
         made["metadata"] = meta | {
-            "uid": f"{self._born:08x}-0000-4000-8000-{self._born:012x}",
+            "uid": self._new_uid(),
             "creationTimestamp": rfc3339(self._clock()),
             "generation": 1,
         }
@@ -157,6 +157,10 @@ class Objects:
         else:
             self._mark(key, held, grace)
         self._notify()
+
+    def _next_uid(self) -> str:
+        self._born += 1
+        return f"{self._born:08x}-0000-4000-8000-{self._born:012x}"
 
     def _change(self, key: Key, held: Object, patch: Object, status: bool) -> Object:
         changed = _patched(key[0], held, patch, status)
