@@ -98,7 +98,7 @@ _MUTANT: Final = Rule(
 _CONDITIONS: Final = {"status.conditions": "type"}
 _RUN_FIXED: Final = ("suite", "tasks", "arms", "seed", "user", "limits", "evaluation", "formal")
 _TRIAL_FIXED: Final = (
-    "runRef", "index", "task", "package", "arm", "repetition", "user", "limits", "evaluation", "formal",
+    "runRef", "index", "task", "package", "memoryMb", "arm", "repetition", "user", "limits", "evaluation", "formal",
 )  # fmt: skip
 _RUN_SETS: Final = dict.fromkeys(("spec.tasks", "spec.suspendedArms", "spec.evaluation.tags"), "")
 _OURS: Final = "the operator made this trial; change its run instead"
