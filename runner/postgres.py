@@ -1,0 +1,158 @@
+"""A PostgreSQL server of a driver's own pod, for the submission's databases.
+
+The submission connects over TCP with a role and password made for it; the superuser exists on the Unix socket alone,
+which no other pod can reach. Nothing here outlives the pod, so nothing is synced to disk.
+"""
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from wire.errors import Broken
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 15.0
+SUPERUSER: Final = "postgres"
+_HBA: Final = f"""\
+local all all              trust
+host  all {SUPERUSER} all  reject
+host  all all all          scram-sha-256
+"""
+_SETTINGS: Final = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "400",
+    "shared_buffers": "64MB",
+    "password_encryption": "scram-sha-256",
+    "log_min_messages": "fatal",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postgres:
+    """A running server."""
+
+    host: str
+    port: int
+    admin: str
+    """Connection string of the superuser, over the Unix socket."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, folder: Path, host: str) -> Iterator["Postgres"]:
+        """Run a server with its data in a new folder, listening on this address, until the block ends.
+
+        Raises:
+            Broken: it does not start.
+        """
+        account = _prepare(folder)
+        _initialise(folder, account)
+        port = _free_port(host)
+        process = _launch(folder, host, port, account)
+        try:
+            admin = f"host={folder} port={port} user={SUPERUSER} dbname=postgres"
+            _await(process, admin, folder)
+            yield cls(host=host, port=port, admin=admin)
+        finally:
+            _stop(process)
+
+    def create_database(self) -> str:
+        """Make an empty database with a role of its own, both of random names; return its URL."""
+        name, role, password = f"d{secrets.token_hex(6)}", f"r{secrets.token_hex(6)}", secrets.token_hex(16)
+        create_role = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
+        create_database = sql.SQL("CREATE DATABASE {} OWNER {}")
+        with psycopg.connect(self.admin, autocommit=True) as admin:
+            admin.execute(create_role.format(sql.Identifier(role), sql.Literal(password)))
+            admin.execute(create_database.format(sql.Identifier(name), sql.Identifier(role)))
+        return f"postgresql://{role}:{password}@{self.host}:{self.port}/{name}"
+
+
+def _prepare(folder: Path) -> dict[str, object]:
+    """Make the folder; return what starts a program as someone who may run PostgreSQL: never root."""
+    folder.mkdir(parents=True)
+    if os.geteuid() != 0:
+        return {}
+    account = pwd.getpwnam("nobody")
+    os.chown(folder, account.pw_uid, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+
+def _initialise(folder: Path, account: dict[str, object]) -> None:
+    options = ["--auth=trust", f"--username={SUPERUSER}", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+    done = subprocess.run(  # type: ignore[call-overload]  # the account's keywords are Popen's own
+        [_program("initdb"), "-D", str(folder / "pgdata"), *options],
+        cwd=folder,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **account,
+    )
+    if done.returncode != 0:
+        raise Broken(f"initdb ended with {done.returncode}: {done.stdout[-500:].decode(errors='replace')}")
+    (folder / "pgdata" / "pg_hba.conf").write_text(_HBA)
+
+
+def _launch(folder: Path, host: str, port: int, account: dict[str, object]) -> "subprocess.Popen[bytes]":
+    settings = {**_SETTINGS, "listen_addresses": host, "port": str(port), "unix_socket_directories": str(folder)}
+    arguments: Sequence[str] = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    with (folder / "server.log").open("wb") as output:
+        started: subprocess.Popen[bytes] = subprocess.Popen(  # type: ignore[call-overload]  # see above
+            [_program("postgres"), "-D", str(folder / "pgdata"), *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            **account,
+        )
+    return started
+
+
+def _await(process: "subprocess.Popen[bytes]", admin: str, folder: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            psycopg.connect(admin, connect_timeout=5).close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                words = (folder / "server.log").read_bytes()[-500:].decode(errors="replace")
+                raise Broken(f"PostgreSQL does not start: {error}; {words}") from error
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Broken(f"{name} is not on PATH: this role needs PostgreSQL 16")
+    return found
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
