@@ -20,9 +20,9 @@ from hub.api.request import Services
 from hub.database import Database, migrate
 from hub.packages import store_bundled
 from hub.settings import Settings, read_key
-from hub.store_s3 import open_store
+from hub.store import FolderStore, Store
 from hub.telemetry import Measured, Metrics
-from wire.errors import NotReady
+from wire.errors import InvalidInput, NotReady
 
 log = structlog.get_logger()
 
@@ -65,6 +65,19 @@ class Preparation:
             else:
                 self.done.set()
                 return
+
+
+def open_store(place: str, endpoint: str | None) -> Store:
+    """Return the store that the settings name."""
+    if not place.startswith("s3://"):
+        return FolderStore(Path(place))
+    bucket = place.removeprefix("s3://").strip("/")
+    if not bucket or "/" in bucket:
+        raise InvalidInput(f"HUB_STORE: {place!r} is not s3://<bucket>")
+    # Here: boto3 takes longer to import than everything else together, and a folder does not need it.
+    from hub.store_s3 import open_bucket
+
+    return open_bucket(bucket, endpoint)
 
 
 def create_app(settings: Settings) -> FastAPI:

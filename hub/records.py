@@ -25,12 +25,6 @@ class NotFound(InvalidInput):
     reason = "NotFound"
 
 
-class Conflict(InvalidInput):
-    """It contradicts what is stored."""
-
-    reason = "Conflict"
-
-
 def text_of(value: Wire) -> str:
     """Return the canonical JSON under which a value is stored."""
     return canonical(value.dump()).decode()

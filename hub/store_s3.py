@@ -8,9 +8,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from hub.store import ArchiveLost, FolderStore, Store
+from hub.store import ArchiveLost
 from wire.digest import Digest
-from wire.errors import InvalidInput, NotReady
+from wire.errors import NotReady
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody
@@ -69,13 +69,8 @@ class _Body:
         self._body.close()
 
 
-def open_store(place: str, endpoint: str | None) -> Store:
-    """Return the store that the settings name."""
-    if not place.startswith("s3://"):
-        return FolderStore(Path(place))
-    bucket = place.removeprefix("s3://").strip("/")
-    if not bucket or "/" in bucket:
-        raise InvalidInput(f"HUB_STORE: {place!r} is not s3://<bucket>")
+def open_bucket(bucket: str, endpoint: str | None) -> S3Store:
+    """Return the store in a bucket; the service need not be there yet."""
     config = Config(
         connect_timeout=3,
         read_timeout=20,

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from hub.archives import TooLarge
-from hub.records import Conflict, NotFound
+from hub.records import NotFound
 from hub.store import ArchiveLost
 from wire.errors import InvalidInput, NotReady, ProctorError, Refused
 
@@ -19,7 +19,6 @@ _STATUS: tuple[tuple[type[ProctorError], int], ...] = (
     (NotReady, 503),
     (Refused, 403),
     (NotFound, 404),
-    (Conflict, 409),
     (ArchiveLost, 410),
     (TooLarge, 413),
     (InvalidInput, 422),
