@@ -1,0 +1,8 @@
+import { defineConfig } from "vite";
+
+export default defineConfig({
+  root: "ui",
+  base: "/",
+  cacheDir: "../node_modules/.vite",
+  build: { outDir: "../dist", emptyOutDir: true },
+});
