@@ -28,11 +28,13 @@ class Kubectl:
 
     def __call__(self, *argv: str, given: object = None, timeout_seconds: float = 120) -> str:
         """Run kubectl, feed it an object (or a list of them) if there is one, and return what it printed."""
-        return run(
-            (fetched("kubectl"), f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *argv),
-            given=None if given is None else json.dumps(given),
-            timeout_seconds=timeout_seconds,
-        )
+        text = None if given is None else json.dumps(given)
+        return self.feed(text, *argv, timeout_seconds=timeout_seconds)
+
+    def feed(self, text: str | None, *argv: str, timeout_seconds: float = 120) -> str:
+        """Run kubectl with a text as its input."""
+        program = (fetched("kubectl"), f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}")
+        return run((*program, *argv), given=text, timeout_seconds=timeout_seconds)
 
     def apply(self, *objects: Object) -> str:
         """Apply objects as a user would."""
