@@ -59,9 +59,9 @@ def addresses(proctor: Installation, trial: str) -> dict[str, str]:
     node_ip = next(one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP")
     resolver = system("exec", "deploy/proctor-hub", "--", "cat", "/etc/resolv.conf")
     name_server = next(line.split()[1] for line in resolver.splitlines() if line.startswith("nameserver"))
-    endpoint = Kubectl(kubeconfig=system.kubeconfig).items(
-        "endpointslices", "--selector=kubernetes.io/service-name=kubernetes"
-    )[0]
+    everywhere = Kubectl(kubeconfig=system.kubeconfig)
+    api_service = everywhere.get("service", "kubernetes")["spec"]["clusterIP"]
+    endpoint = everywhere.items("endpointslices", "--selector=kubernetes.io/service-name=kubernetes")[0]
     api = endpoint["endpoints"][0]["addresses"][0], endpoint["ports"][0]["port"]
     (driver,) = inside.pods(proctor, trial, "gate")
     return {
