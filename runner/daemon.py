@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 import httpx2
 
-from runner.link import CanaryAnswered, Link, Missing, Patience, Unreachable, chunks, length, opened
+from runner.errors import CanaryAnswered, Missing, SandboxLost, Unreachable
+from runner.link import Link, Patience, chunks, length, opened
 from wire.digest import Digest, Hasher
-from wire.errors import Broken, NotReady
+from wire.errors import Broken
 from wire.journal import Canaries
 from wire.sandbox import END_HEADER, CommandSpec, CommandState, CommandStatus
 
@@ -24,12 +25,6 @@ SILENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 20.0
 TAIL_BYTES: Final = 16384
 TREE_SECONDS: Final = 600.0
-
-
-class SandboxLost(NotReady):
-    """The untrusted pod does not answer any more."""
-
-    reason = "SandboxLost"
 
 
 @dataclass(frozen=True, kw_only=True)

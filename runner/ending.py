@@ -9,9 +9,10 @@ from typing import Final
 
 import structlog
 
-from runner.daemon import SandboxLost
-from runner.link import CanaryAnswered
-from wire.errors import DigestMismatch, InvalidInput, ProctorError
+from runner.errors import CanaryAnswered, SandboxLost
+from runner.errors import PackageMalformed as PackageMalformed
+from runner.errors import SuiteCannotStart as SuiteCannotStart
+from wire.errors import DigestMismatch, ProctorError
 from wire.outcome import (
     EXIT_RETRY,
     EXIT_TASK,
@@ -25,18 +26,6 @@ from wire.outcome import (
 
 AnyOutcome = Delivered | Checked | Evaluated | Failed
 log = structlog.get_logger()
-
-
-class PackageMalformed(InvalidInput):
-    """The task's package does not hold what it must."""
-
-    reason = "PackageMalformed"
-
-
-class SuiteCannotStart(InvalidInput):
-    """The hidden suite does not even collect."""
-
-    reason = "SuiteCannotStart"
 
 
 # First match wins.

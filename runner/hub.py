@@ -12,7 +12,8 @@ from typing import Final
 import httpx2
 from pydantic import TypeAdapter
 
-from runner.link import Link, Missing, Patience, chunks, length, opened
+from runner.errors import Missing
+from runner.link import Link, Patience, chunks, length, opened
 from wire.digest import Digest, Hasher
 from wire.errors import DigestMismatch, ProctorError
 from wire.journal import AnyEntry

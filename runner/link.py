@@ -14,42 +14,13 @@ from typing import BinaryIO, Final, TypeVar
 
 import httpx2
 
-from wire.errors import Broken, DigestMismatch, InvalidInput, NotReady, ProctorError, Refused
+from runner.errors import CanaryAnswered, Conflict, Missing, NotNow, SandboxLost, Unprocessable, Unreachable
+from wire.errors import Broken, DigestMismatch, InvalidInput, ProctorError, Refused
 
 T = TypeVar("T")
 BACKOFF_SECONDS: Final = (0.1, 5.0)
 ANSWER_SECONDS: Final = 30.0
 """For an answer's next bytes, beyond what a long poll asked for."""
-
-
-class Unreachable(NotReady):
-    """The server did not answer for as long as its callers have patience."""
-
-    reason = "Unreachable"
-
-
-class Missing(InvalidInput):
-    """The server does not know what was asked for."""
-
-    reason = "NotFound"
-
-
-class Conflict(InvalidInput):
-    """The server holds something else under this name."""
-
-    reason = "Conflict"
-
-
-class CanaryAnswered(Broken):
-    """An untrusted pod can reach what it must not, or not what it must."""
-
-    reason = "CanaryAnswered"
-
-
-class Unprocessable(InvalidInput):
-    """The server understood and refused the content itself."""
-
-    reason = "InvalidInput"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +65,7 @@ class Link:
                 result = call(self._client)
             except httpx2.TransportError as error:
                 self._bear(error)
-            except NotReady:
+            except NotNow:
                 self._note_answer()
             except ProctorError:
                 self._note_answer()
@@ -124,7 +95,7 @@ class Link:
         reason, words = _refusal(response)
         message = f"{response.request.method} {response.request.url.path}: {response.status_code} {words}"
         if response.status_code in self._later:
-            raise NotReady(message)
+            raise NotNow(message)
         raise (_REASONS.get(reason) or _KINDS.get(response.status_code, Broken))(message)
 
     def _note_answer(self) -> None:
@@ -154,11 +125,10 @@ def length(archive: Path | bytes) -> dict[str, str]:
     return {"Content-Length": str(size)}
 
 
-_REASONS: Final[dict[str, type[Broken] | type[InvalidInput]]] = {
-    DigestMismatch.reason: DigestMismatch,
-    CanaryAnswered.reason: CanaryAnswered,
+_REASONS: Final[dict[str, type[ProctorError]]] = {
+    kind.reason: kind for kind in (DigestMismatch, CanaryAnswered, SandboxLost)
 }
-_KINDS: Final[dict[int, type[Broken] | type[InvalidInput]]] = {
+_KINDS: Final[dict[int, type[ProctorError]]] = {
     400: InvalidInput,
     401: Refused,
     403: Refused,

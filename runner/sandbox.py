@@ -22,7 +22,7 @@ from starlette.routing import Route
 from runner import cgroup
 from runner.canaries import is_good, settle
 from runner.commands import Command, Commands
-from runner.link import CanaryAnswered, Missing
+from runner.errors import CanaryAnswered, Missing
 from runner.settings import SandboxSettings
 from runner.trees import Trees
 from runner.web import Bearer, answer, answer_error, body, number, refusal, seconds, server

@@ -123,8 +123,8 @@ class SessionSettings(DriverSettings):
     sandbox_attempt: int
     conversation: int
     agent_port: int = AGENT_PORT
-    silence_seconds: float = 600.0
-    """How long the agent waits for its user, and the user for its agent, before it takes the other for dead."""
+    silence_seconds: float = 120.0
+    """How long the agent hears nothing of its user before it takes it for dead."""
 
 
 class AgentSettings(SessionSettings):

@@ -2,9 +2,10 @@
 
 PUT  /v1/turns/{turn}           TurnRequest   begins the turn, or joins the one that runs; idempotent
 GET  /v1/turns/{turn}?wait=S                  TurnStatus
+POST /v1/interrupt                            ends the agent's processes: a turn that runs is soon done
 POST /v1/checkpoint                           Stored: workspace and home as one archive in the hub
 POST /v1/candidate                            Stored: agent's processes stopped, workspace pulled and stored
-POST /v1/finish                               the agent container exits 0
+POST /v1/finish                               the agent container exits 0, its journal accepted by the hub
 """
 
 from typing import Annotated
