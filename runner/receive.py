@@ -32,7 +32,7 @@ def main(settings: SandboxSettings) -> int:
     expected = settings.submission_digest
     if expected is None:
         raise InvalidInput("PROCTOR_SUBMISSION_DIGEST: the receiver must be told what to expect")
-    target = Path(settings.submission)
+    target = Path(settings.submission_folder)
 
     async def put_submission(request: Request) -> Response:
         with tempfile.TemporaryFile() as archive:

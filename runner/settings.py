@@ -79,7 +79,8 @@ class SandboxSettings(PodSettings):
     """None: nothing is checked, and the answer says so by naming no target."""
     submission_digest: DigestField | None = None
     """What `receive` must be given."""
-    submission: str = SUBMISSION
+    submission_folder: str = SUBMISSION
+    """Where `receive` unpacks it."""
     listen_host: str = "0.0.0.0"
     listen_port: int = DAEMON_PORT
     spool: Path = Path("/var/lib/proctor/spool")
@@ -139,6 +140,11 @@ class GateSettings(DriverSettings):
     daemon_url: str
     conversation: int
     candidate: DigestField
+    submission_folder: str = SUBMISSION
+    """Where the candidate lies in the sut, read-only."""
+    api_host: str = "0.0.0.0"
+    """Where the submission's API listens in the sut."""
+    api_port: int = 3000
 
 
 class EvaluateSettings(DriverSettings):
