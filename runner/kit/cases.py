@@ -49,7 +49,8 @@ def case(  # noqa: PLR0913  a declaration: each keyword is a column of the repor
     declared = Case(plan=plan, timed=timed, deadline_seconds=deadline_seconds)
 
     def mark(test: Test) -> Test:
-        return pytest.mark.proctor_case(declared)(test)
+        marked: Test = pytest.mark.proctor_case(declared)(test)
+        return marked
 
     return mark
 

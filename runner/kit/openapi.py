@@ -22,7 +22,7 @@ ROOT: Final = "urn:served"
 
 
 def _refuse(uri: str) -> Resource[Any]:
-    raise NoSuchResource(ref=uri)
+    raise NoSuchResource(ref=uri)  # type: ignore[call-arg]  # attrs, hidden from mypy
 
 
 class OpenApi:
@@ -34,9 +34,8 @@ class OpenApi:
         if not str(document.get("openapi", "")).startswith("3.1"):
             raise SubmissionFailed(f"the OpenAPI document says `openapi: {document.get('openapi')!r}`, not 3.1")
         self.document: dict[str, Any] = document
-        self._registry: Registry[Any] = Registry(retrieve=_refuse).with_resource(  # type: ignore[call-arg]  # attrs alias
-            ROOT, Resource(contents=document, specification=DRAFT202012)
-        )
+        resource: Resource[Any] = DRAFT202012.create_resource(document)
+        self._registry: Registry[Any] = Registry(retrieve=_refuse).with_resource(ROOT, resource)  # type: ignore[call-arg]  # attrs, hidden from mypy
 
     def operations(self) -> set[tuple[str, str]]:
         """Return every operation as (METHOD, path template), parameter names blanked."""

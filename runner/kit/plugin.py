@@ -53,7 +53,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     case, kit = _case(item), item.config.stash[CONFIG]
     folder = Path(kit.scratch) / f"case-{case.plan.id}"
     folder.mkdir(parents=True, exist_ok=True)
-    item.stash[FILE], item.stash[PHASES], item.stash[MESSAGES] = CaseFile(folder), {}, []
+    item.stash[FILE] = CaseFile(folder)
+    item.stash[PHASES] = {}
+    messages: list[str] = []
+    item.stash[MESSAGES] = messages
     begun = time.monotonic()
     try:
         return (yield)
@@ -83,14 +86,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Attribute what a phase raised."""
     report = yield
     phase = Phase(call.when)
-    error = call.excinfo.value if call.excinfo else None
-    in_suite = bool(call.excinfo) and Path(str(call.excinfo.traceback[-1].path)).is_relative_to(item.config.rootpath)
-    item.stash[PHASES][phase] = outcome_of(error, phase, in_suite)
-    if error is not None:
-        shown = f"{type(error).__name__}: {error}"
-        if item.stash[PHASES][phase] is CaseOutcome.UNRESOLVED:
-            shown += f"\n{call.excinfo.getrepr(style='short')}" if call.excinfo else ""
-        item.stash[MESSAGES].append(f"[{phase}] {shown}")
+    if (raised := call.excinfo) is None:
+        item.stash[PHASES][phase] = CaseOutcome.PASSED
+        return report
+    in_suite = Path(str(raised.traceback[-1].path)).is_relative_to(item.config.rootpath)
+    item.stash[PHASES][phase] = outcome_of(raised.value, phase, in_suite)
+    shown = f"[{phase}] {raised.typename}: {raised.value}"
+    if item.stash[PHASES][phase] is CaseOutcome.UNRESOLVED:
+        shown += f"\n{raised.getrepr(style='short')}"
+    item.stash[MESSAGES].append(shown)
     return report
 
 

@@ -40,6 +40,8 @@ class KitConfig(Wire):
     """The package's public part, unpacked: the contract's own documents."""
     chromium: str = "/usr/bin/chromium"
     """The browser, here and in the sut."""
+    limit_seconds: Annotated[float, Field(gt=0)] = 3600.0
+    """Then pytest's process is ended; what has not been reported by then is unresolved."""
     plan_only: bool = False
     """Collect and write the plan; run nothing."""
 

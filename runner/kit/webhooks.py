@@ -64,7 +64,7 @@ class Hold:
     """Withhold the answer until `release`, then answer, if anyone still listens."""
 
     release: threading.Event = field(default_factory=threading.Event)
-    then: Reply = Reply()  # noqa: RUF009  frozen
+    then: Reply = Reply()
 
 
 Behaviour = Reply | Lose | Hold

@@ -1,0 +1,186 @@
+"""Role `evaluate`: runs one shard of the hidden suite on the frozen submission and reports every case as it ends.
+
+The submission is pushed to its sut, digests are compared, the prepared tree is restored, and pytest runs in a process
+of its own (`runner.evaluate_suite`). Cases that have an outcome already are not run again: a retried shard and a
+further round do what is missing or unresolved, and nothing else.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import structlog
+
+from runner.clock import now
+from runner.daemon import Daemon
+from runner.ending import conclude
+from runner.errors import PackageMalformed
+from runner.evaluate_suite import SuiteRun
+from runner.hub import Hub
+from runner.kit.reporting import KitConfig, Planned, Ran
+from runner.settings import EvaluateSettings
+from wire.archive import extract
+from wire.digest import Digest, of_stream
+from wire.errors import DigestMismatch
+from wire.journal import CaseOutcome, CaseReported, Evidence, SubmissionChecked, SuitePlanned
+from wire.names import SUBMISSION
+from wire.outcome import Evaluated
+from wire.package import PackageManifest, PartName
+
+# Left for reporting and flushing before the operator's own limit for the round strikes.
+SPARE_SECONDS: Final = 60.0
+NOT_BUILT: Final = "the submission could not be installed and built; the gate's report says why"
+NOT_REPORTED: Final = "the kit ended before this case did"
+log = structlog.get_logger()
+
+
+def main(settings: EvaluateSettings) -> int:
+    """Evaluate this pod's shard and return the exit code."""
+    hub = Hub(settings.hub_url, settings.secret("token"), settings.trial_uid, settings.spool)
+    daemon = Daemon(settings.suts[settings.shard], settings.secret(f"daemon-{settings.shard}"))
+    with TemporaryDirectory(prefix="evaluate-") as scratch:
+        shard = Shard(settings, hub, daemon, Path(scratch))
+        try:
+            return conclude(settings.termination_log, shard.evaluate)
+        finally:
+            hub.close()
+            daemon.close()
+
+
+class Shard:
+    """One shard's evaluation, from the archives to the last case."""
+
+    def __init__(self, settings: EvaluateSettings, hub: Hub, daemon: Daemon, scratch: Path) -> None:
+        self._settings, self._hub, self._daemon, self._scratch = settings, hub, daemon, scratch
+        self._mine: list[str] = []
+        self._outcomes: dict[str, CaseOutcome] = {}
+
+    def evaluate(self) -> Evaluated:
+        """Run what is left of this shard's cases and return what the operator must know."""
+        self._outcomes = self._earlier()
+        manifest = self._hub.manifest(self._settings.spec.package)
+        suite, public = self._part(manifest, "evaluator"), self._part(manifest, "public")
+        with self._unchanged():
+            config = self._config(manifest, public)
+            if self._settings.submission.prepared is None:
+                SuiteRun(suite, config.model_copy(update={"plan_only": True})).run(self._take)
+                self._report_rest(CaseOutcome.FAILED, NOT_BUILT)
+            else:
+                SuiteRun(suite, config).run(self._take)
+                self._report_rest(CaseOutcome.UNRESOLVED, NOT_REPORTED)
+        self._hub.flush()
+        unresolved = sum(self._outcomes.get(case) is CaseOutcome.UNRESOLVED for case in self._mine)
+        return Evaluated(shard=self._settings.shard, submission=self._settings.submission.digest, unresolved=unresolved)
+
+    def _earlier(self) -> dict[str, CaseOutcome]:
+        """Return the outcomes that the journal holds; a settled one outranks every unresolved one."""
+        found: dict[str, CaseOutcome] = {}
+        for entry in self._hub.entries("caseReported"):
+            if isinstance(entry, CaseReported) and entry.outcome is not CaseOutcome.UNRESOLVED:
+                found.setdefault(entry.case, entry.outcome)
+        return found
+
+    def _part(self, manifest: PackageManifest, part: PartName) -> Path:
+        if part not in manifest.parts:
+            raise PackageMalformed(f"the package of {manifest.task.id} has no part {part!r}")
+        archive, folder = self._scratch / f"{part}.tar", self._scratch / part
+        self._hub.get_part(part, manifest.parts[part], archive)
+        folder.mkdir()
+        with archive.open("rb") as stream:
+            extract(stream, folder)
+        return folder
+
+    @contextlib.contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Prepare the sut; compare the digests before and after what happens inside."""
+        submission, prepared = self._settings.submission, self._settings.submission.prepared
+        self._daemon.deliver_submission(self._archive(submission.digest))
+        self._hub.journal(self._daemon.canaries())
+        before = self._daemon.digest(SUBMISSION)
+        self._compare("submission", submission.digest, before)
+        if prepared is not None:
+            self._daemon.stop()
+            self._daemon.put_tree(self._settings.workspace, self._archive(prepared), clean=True)
+            self._compare("prepared tree", prepared, self._daemon.digest(self._settings.workspace))
+        yield
+        after = self._daemon.digest(SUBMISSION)
+        self._hub.journal(
+            SubmissionChecked(
+                attempt=self._settings.attempt,
+                shard=self._settings.shard,
+                submission_before=before,
+                submission_after=after,
+                prepared=prepared or submission.digest,
+            )
+        )
+        self._compare("submission", submission.digest, after)
+
+    def _archive(self, digest: Digest) -> Path:
+        path = self._scratch / f"{digest.removeprefix('sha256:')}.tar"
+        self._hub.get_archive(digest, path)
+        return path
+
+    def _compare(self, what: str, expected: Digest, found: Digest) -> None:
+        if found != expected:
+            raise DigestMismatch(f"the {what} in the sut is {found}, not {expected}")
+
+    def _config(self, manifest: PackageManifest, public: Path) -> KitConfig:
+        evaluation = self._settings.spec.evaluation
+        return KitConfig(
+            daemon_url=self._daemon.url,
+            daemon_bearer=self._settings.secret(f"daemon-{self._settings.shard}"),
+            sut_host=self._daemon.host,
+            own_host=self._settings.pod_ip,
+            operations=manifest.task.operations,
+            workspace=self._settings.workspace,
+            shard=self._settings.shard,
+            shards=len(self._settings.suts),
+            tags=evaluation.tags,
+            settled=sorted(self._outcomes),
+            reports="",
+            scratch=str(self._scratch / "kit"),
+            public=str(public),
+            limit_seconds=max(60.0, evaluation.timeout_minutes * 60 - SPARE_SECONDS),
+        )
+
+    def _take(self, report: Planned | Ran) -> None:
+        """Journal what pytest's process reports."""
+        if isinstance(report, Planned):
+            self._mine = list(report.mine)
+            self._hub.journal(SuitePlanned(submission=self._settings.submission.digest, cases=report.cases))
+            return
+        pictures = [
+            Evidence(name=picture.name, media_type=picture.media_type, archive=self._store(Path(picture.path)))
+            for picture in report.pictures
+        ]
+        self._report(report.model_copy(update={"evidence": [*report.evidence, *pictures]}))
+
+    def _store(self, path: Path) -> Digest:
+        with path.open("rb") as content:
+            digest = of_stream(content)
+        self._hub.put_archive(path, digest)
+        return digest
+
+    def _report(self, ran: Ran) -> None:
+        self._outcomes[ran.case] = ran.outcome
+        self._hub.journal(
+            CaseReported(
+                case=ran.case,
+                attempt=self._settings.attempt,
+                shard=self._settings.shard,
+                outcome=ran.outcome,
+                seconds=ran.seconds,
+                message=ran.message,
+                evidence=ran.evidence,
+                at=now(),
+            )
+        )
+        log.info("case ended", case=ran.case, outcome=ran.outcome, seconds=ran.seconds)
+
+    def _report_rest(self, outcome: CaseOutcome, message: str) -> None:
+        """Report the cases of this shard that nothing was heard of."""
+        for case in self._mine:
+            if case not in self._outcomes:
+                self._report(Ran(case=case, outcome=outcome, seconds=0, message=message))

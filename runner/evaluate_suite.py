@@ -1,0 +1,94 @@
+"""Run a hidden suite in a pytest process of its own and pass on what it reports, line by line, as it happens.
+
+A process of its own, because a suite may crash, hang or leave threads behind; what it reported until then counts.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from runner.errors import SuiteCannotStart
+from runner.kit.reporting import REPORT, KitConfig, Planned, Ran
+
+OUTPUT_CHARS: Final = 2_000
+Take = Callable[[Planned | Ran], None]
+
+
+class SuiteRun:
+    """One pytest process."""
+
+    def __init__(self, suite: Path, config: KitConfig) -> None:
+        self._suite, self._config = suite, config
+
+    def run(self, take: Take) -> None:
+        """Run the suite to its end or its time limit; `take` gets every report.
+
+        Raises:
+            SuiteCannotStart: it ended before it had a plan.
+        """
+        scratch = Path(self._config.scratch)
+        scratch.mkdir(parents=True, exist_ok=True)
+        reading, writing = os.pipe()
+        # A pipe and not a file: a report is passed on the moment it is written.
+        config = self._config.model_copy(update={"reports": f"/dev/fd/{writing}"})
+        path = scratch / "kit.json"
+        path.touch(mode=0o600)
+        path.write_text(config.model_dump_json(by_alias=True))
+        with (scratch / "pytest.log").open("wb") as output:
+            process = subprocess.Popen(
+                _command(self._suite, path),
+                cwd=self._suite,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[writing],
+                start_new_session=True,
+            )
+        os.close(writing)
+        timer = threading.Timer(self._config.limit_seconds, _kill, [process])
+        timer.start()
+        try:
+            has_plan = _pass_on(reading, take)
+        finally:
+            timer.cancel()
+            _kill(process)
+            process.wait()
+        if not has_plan:
+            words = (scratch / "pytest.log").read_text(errors="replace")[-OUTPUT_CHARS:]
+            raise SuiteCannotStart(f"the suite has no plan; pytest said: {words}")
+
+
+def _command(suite: Path, config: Path) -> list[str]:
+    """Return pytest's command line: the suite's own folder is its world, no other configuration counts."""
+    plugins = ["-p", "runner.kit.plugin", "-p", "no:cacheprovider"]
+    place = ["-c", os.devnull, "--rootdir", str(suite), str(suite)]
+    return [sys.executable, "-m", "pytest", *plugins, "--kit", str(config), "-q", "--tb=short", *place]
+
+
+def _pass_on(reading: int, take: Take) -> bool:
+    """Pass on every report until the last writer has gone; tell whether there was a plan."""
+    has_plan = False
+    with os.fdopen(reading, "rb") as lines:
+        for line in lines:
+            try:
+                report = REPORT.validate_json(line)
+            except ValidationError:
+                continue  # Cut by the death of its writer: the case counts as not reported.
+            has_plan = has_plan or isinstance(report, Planned)
+            take(report)
+    return has_plan
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """End the process and everything that it has started; harmless once it has ended."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
