@@ -134,10 +134,8 @@ def _leftovers(world: World) -> list[Action]:
     if trial.status.attempt == 0:
         return []
     uids = {**recorded, **world.made}
-    names = {name for name in uids if name.endswith("-secrets")}
-    if not names and not uids.get(trial.policy) and not recorded:
-        return []
-    secrets = [Delete(kind=Kind.Secret, name=name, uid=uids.get(name, "")) for name in sorted(names | {trial.secrets})]
+    names = {name for name in uids if name.endswith("-secrets")} | {trial.secrets}
+    secrets = [Delete(kind=Kind.Secret, name=name, uid=uids.get(name, "")) for name in sorted(names)]
     return [*secrets, Delete(kind=Kind.NetworkPolicy, name=trial.policy, uid=uids.get(trial.policy, ""))]
 
 
