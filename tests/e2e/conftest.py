@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from proctor.crds import REPOSITORY
 from tests.e2e.installation import Installation, install, uninstall
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, Object
+from tests.e2e.outcomes import outcomes
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,27 @@ def proctor(kubectl: Kubectl, crds: None) -> Iterator[Installation]:
     yield install(kubectl)
     if not os.environ.get("PROCTOR_E2E_KEEP"):  # noqa: TID251  (for people at work on the tests)
         uninstall(kubectl)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quickstart:
+    """The finished quickstart: its trials and their cases, by the kind of their agent."""
+
+    trials: dict[str, Object]
+    outcomes: dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def quickstart(proctor: Installation) -> Quickstart:
+    """Run the quickstart as the README says."""
+    proctor.delete("quickstart")
+    proctor.runs("apply", "-f", str(REPOSITORY / "examples" / "quickstart.yaml"))
+    proctor.wait("quickstart", minutes=20)
+    trials = {trial["spec"]["arm"]["agent"]["kind"]: trial for trial in proctor.trials("quickstart")}
+    return Quickstart(trials=trials, outcomes={kind: outcomes(proctor.record(trial)) for kind, trial in trials.items()})
+
+
+@pytest.fixture(scope="session")
+def undisturbed(quickstart: Quickstart) -> dict[str, dict[str, str]]:
+    """Give what every case comes to without any fault, by the kind of the agent."""
+    return quickstart.outcomes
