@@ -16,18 +16,16 @@ import structlog
 from runner.clock import now
 from runner.daemon import Daemon
 from runner.ending import conclude
-from runner.errors import PackageMalformed
 from runner.evaluate_suite import SuiteRun
 from runner.hub import Hub
 from runner.kit.reporting import KitConfig, Planned, Ran
+from runner.parts import extract_part
 from runner.settings import EvaluateSettings
-from wire.archive import extract
 from wire.digest import Digest, of_stream
 from wire.errors import DigestMismatch
 from wire.journal import CaseOutcome, CaseReported, Evidence, SubmissionChecked, SuitePlanned
-from wire.names import SUBMISSION
 from wire.outcome import Evaluated
-from wire.package import PackageManifest, PartName
+from wire.package import PackageManifest
 
 # Left for reporting and flushing before the operator's own limit for the round strikes.
 SPARE_SECONDS: Final = 60.0
@@ -61,13 +59,14 @@ class Shard:
         """Run what is left of this shard's cases and return what the operator must know."""
         self._outcomes = self._earlier()
         manifest = self._hub.manifest(self._settings.spec.package)
-        suite, public = self._part(manifest, "evaluator"), self._part(manifest, "public")
-        with self._unchanged():
-            config = self._config(manifest, public)
-            if self._settings.submission.prepared is None:
-                SuiteRun(suite, config.model_copy(update={"plan_only": True})).run(self._take)
-                self._report_rest(CaseOutcome.FAILED, NOT_BUILT)
-            else:
+        suite = extract_part(self._hub, manifest, "evaluator", self._scratch / "suite")
+        config = self._config(manifest, extract_part(self._hub, manifest, "public", self._scratch / "public"))
+        if self._settings.submission.prepared is None:
+            # Nothing of it can be started: the sut is not even given it.
+            SuiteRun(suite, config.model_copy(update={"plan_only": True})).run(self._take)
+            self._report_rest(CaseOutcome.FAILED, NOT_BUILT)
+        else:
+            with self._unchanged(self._settings.submission.prepared):
                 SuiteRun(suite, config).run(self._take)
                 self._report_rest(CaseOutcome.UNRESOLVED, NOT_REPORTED)
         self._hub.flush()
@@ -82,40 +81,30 @@ class Shard:
                 found.setdefault(entry.case, entry.outcome)
         return found
 
-    def _part(self, manifest: PackageManifest, part: PartName) -> Path:
-        if part not in manifest.parts:
-            raise PackageMalformed(f"the package of {manifest.task.id} has no part {part!r}")
-        archive, folder = self._scratch / f"{part}.tar", self._scratch / part
-        self._hub.get_part(part, manifest.parts[part], archive)
-        folder.mkdir()
-        with archive.open("rb") as stream:
-            extract(stream, folder)
-        return folder
-
     @contextlib.contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """Prepare the sut; compare the digests before and after what happens inside."""
-        submission, prepared = self._settings.submission, self._settings.submission.prepared
-        self._daemon.deliver_submission(self._archive(submission.digest))
+    def _unchanged(self, prepared: Digest) -> Iterator[None]:
+        """Prepare the sut; compare digests before and after what happens inside."""
+        submission, folder = self._settings.submission.digest, self._settings.submission_folder
+        self._daemon.deliver_submission(self._archive(submission))
         self._hub.journal(self._daemon.canaries())
-        before = self._daemon.digest(SUBMISSION)
-        self._compare("submission", submission.digest, before)
-        if prepared is not None:
-            self._daemon.stop()
-            self._daemon.put_tree(self._settings.workspace, self._archive(prepared), clean=True)
-            self._compare("prepared tree", prepared, self._daemon.digest(self._settings.workspace))
+        # An evaluator that died here before may have left something running.
+        self._daemon.stop()
+        before = self._daemon.digest(folder)
+        self._compare("submission", submission, before)
+        self._daemon.put_tree(self._settings.workspace, self._archive(prepared), clean=True)
+        self._compare("prepared tree", prepared, self._daemon.digest(self._settings.workspace))
         yield
-        after = self._daemon.digest(SUBMISSION)
+        after = self._daemon.digest(folder)
         self._hub.journal(
             SubmissionChecked(
                 attempt=self._settings.attempt,
                 shard=self._settings.shard,
                 submission_before=before,
                 submission_after=after,
-                prepared=prepared or submission.digest,
+                prepared=prepared,
             )
         )
-        self._compare("submission", submission.digest, after)
+        self._compare("submission", submission, after)
 
     def _archive(self, digest: Digest) -> Path:
         path = self._scratch / f"{digest.removeprefix('sha256:')}.tar"

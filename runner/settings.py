@@ -153,5 +153,7 @@ class EvaluateSettings(DriverSettings):
     suts: list[str]
     """Daemons by shard."""
     submission: Submission
+    submission_folder: str = SUBMISSION
+    """Where the submission lies in the sut, read-only."""
     round: int = 1
     shard: int = Field(validation_alias="JOB_COMPLETION_INDEX")
