@@ -17,11 +17,10 @@ CHECKER_SECONDS: Final = 300.0
 OUTPUT_LIMIT_BYTES: Final = 4 << 20
 STEP_CHARACTERS: Final = 4096
 STEPS_LIMIT: Final = 200
-_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
-def run_checker(public: Path, url: str, admin_token: str) -> list[GateStep]:
-    """Run the checker and return its checks as steps.
+def run_checker(public: Path, path: str, url: str, admin_token: str) -> list[GateStep]:
+    """Run the checker with this PATH and return its checks as steps.
 
     Raises:
         Broken: the checker neither passed nor failed; no reason to blame the submission.
@@ -32,7 +31,7 @@ def run_checker(public: Path, url: str, admin_token: str) -> list[GateStep]:
             code = subprocess.run(
                 argv,
                 cwd=public,
-                env={"PATH": _PATH},
+                env={"PATH": path},
                 check=False,
                 stdout=output,
                 stderr=errors,

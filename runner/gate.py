@@ -158,7 +158,7 @@ class Gate:
             try:
                 self._await_api()
                 url = f"http://{self._daemon.host}:{self._settings.api_port}"
-                self._steps += run_checker(public, url, token)
+                self._steps += run_checker(public, self._settings.path, url, token)
             finally:
                 self._daemon.stop()
 

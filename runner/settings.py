@@ -132,6 +132,8 @@ class AgentSettings(SessionSettings):
     """Role `agent`."""
 
     daemon_url: str
+    lost_seconds: float = 60.0
+    """How long a silent daemon is waited for before its sandbox counts as lost."""
 
 
 class GateSettings(DriverSettings):
@@ -145,6 +147,8 @@ class GateSettings(DriverSettings):
     api_host: str = "0.0.0.0"
     """Where the submission's API listens in the sut."""
     api_port: int = 3000
+    path: str = Field(default="/usr/local/bin:/usr/bin:/bin", validation_alias="PATH")
+    """Where the checker finds Node."""
 
 
 class EvaluateSettings(DriverSettings):
