@@ -14,6 +14,8 @@ from wire.outcome import TERMINATION_LOG
 
 DAEMON_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETUID", "SETGID")
 SWITCH_CAPABILITIES: Final = ("SETUID", "SETGID")  # gone once setpriv has become the user
+# Where there is one user id alone, the daemon is told that its commands cannot be another user.
+OWN_USER: Final = {"PROCTOR_OWN_USER": "true"}
 LIBRARY: Final = "/opt/proctor/lib"
 # $1 image root, $2 the container's folder, $3 mount options; the rest is the command. Mounts vanish with the pod.
 OVERLAY: Final = (
@@ -39,6 +41,8 @@ class Places:
     volumes: Mapping[str, Path]
     library: Mapping[str, Path]
     """Our packages by name, bound where the image expects them."""
+    groups: Mapping[str, Path]
+    """The container's own control groups by where it looks for them; empty = only `prlimit` bounds its memory."""
 
     @property
     def message(self) -> Path:
@@ -46,15 +50,17 @@ class Places:
         return self.folder / "message"
 
 
-def start_words(box: Container, places: Places, mode: Mode, hostname: str, *, limited: bool) -> list[str]:
-    """Return the words to run inside the pod's namespaces; `limited` = no cgroup bounds the memory."""
+def start_words(box: Container, places: Places, mode: Mode, hostname: str) -> list[str]:
+    """Return the words to run inside the pod's namespaces."""
     options = "" if mode is Mode.ROOT else ",userxattr"
     overlay = ["sh", "-c", OVERLAY, "sh", str(places.root), str(places.folder), options]
     bubble = ["bwrap", "--bind", str(places.folder / "root"), "/", "--unshare-pid", "--as-pid-1", "--unshare-ipc"]
     bubble += ["--unshare-uts", "--hostname", hostname[:63], "--die-with-parent", *SCRATCH, *_binds(box, places)]
-    bubble += ["--clearenv", *(word for name, value in box.env.items() for word in ("--setenv", name, value))]
+    env = box.env if mode is not Mode.SINGLE else {**box.env, **OWN_USER}
+    bubble += ["--clearenv", *(word for name, value in env.items() for word in ("--setenv", name, value))]
     bubble += ["--chdir", box.cwd or "/"]
-    limit = ["prlimit", f"--data={box.memory_bytes}", "--"] if limited and box.memory_bytes else []
+    is_bounded = bool(places.groups) or not box.memory_bytes
+    limit = [] if is_bounded else ["prlimit", f"--data={box.memory_bytes}", "--"]
     return [*overlay, *bubble, *_rights(box.uid, mode), *limit, *_user(box.uid, mode), *box.argv]
 
 
@@ -62,6 +68,8 @@ def _binds(box: Container, places: Places) -> list[str]:
     words = ["--bind", str(places.message), TERMINATION_LOG]
     for name, package in places.library.items():
         words += ["--ro-bind", str(package), f"{LIBRARY}/{name}"]
+    for target, group in places.groups.items():
+        words += ["--ro-bind", str(group), target]
     for mount in sorted(box.mounts, key=lambda mount: mount.path):
         words += ["--ro-bind" if mount.read_only else "--bind", str(places.volumes[mount.volume]), mount.path]
     return words

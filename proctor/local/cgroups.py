@@ -17,6 +17,8 @@ class Group:
     """One container's groups: one folder on v2, one for each controller on v1."""
 
     folders: tuple[Path, ...]
+    seen_at: tuple[str, ...]
+    """Where a container looks for each of them."""
 
     def enter(self) -> list[str]:
         """Return the words that start a command inside; whatever it starts inherits that."""
@@ -46,6 +48,9 @@ class Groups:
 
     def __init__(self, hierarchy: Path = HIERARCHY) -> None:
         self._parents = _parents(hierarchy)
+        # As in a container of a cluster, which sees its own group and no other.
+        names = ("",) if len(self._parents) == 1 else ("/memory", "/pids")
+        self._seen_at = tuple(f"{HIERARCHY}{name}" for name in names)
 
     @property
     def available(self) -> bool:
@@ -68,12 +73,12 @@ class Groups:
             for file, value in limits.items():
                 if value is not None and (folder / file).exists():
                     (folder / file).write_text(str(value))
-        return Group(folders=folders)
+        return Group(folders=folders, seen_at=self._seen_at)
 
     def sweep(self) -> None:
         """Remove empty groups that an earlier launcher left."""
         for parent in self._parents:
-            Group(folders=tuple(path for path in parent.iterdir() if path.is_dir())).remove()
+            Group(folders=tuple(path for path in parent.iterdir() if path.is_dir()), seen_at=()).remove()
 
 
 def _parents(hierarchy: Path) -> tuple[Path, ...]:

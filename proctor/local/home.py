@@ -73,4 +73,6 @@ class Home:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise NotReady(f"another proctor works in {self.root}; wait for its end or set PROCTOR_HOME") from error
+            for left in self.socket("hub").parent.glob("*.sock"):
+                left.unlink()
             yield

@@ -16,7 +16,7 @@ from proctor.local.objects import Clock, Notice, Objects, rfc3339
 from proctor.local.pods import LocalPod, Machine, Running
 from proctor.local.podspec import Container, PodPlan, is_untrusted, peer_address, read_pod, trial_of
 from proctor.local.podstatus import Ended, PodFacts, Started, State, Waiting, pod_status
-from wire.errors import NotReady, ProctorError
+from wire.errors import InvalidInput, NotReady, ProctorError
 from wire.names import GATEWAY_PORT, HUB_PORT
 
 NODE = "laptop"
@@ -74,6 +74,13 @@ class Kubelet:
             if block is not None and block.untrusted == address and trial_of(lodger.pod) == trial_of(pod):
                 await join(self.machine.nest, (lodger.holder, holder), block)
 
+    def first_process(self, pod: str) -> int:
+        """Return the first process of a running pod's first container. Raises InvalidInput when there is none."""
+        for lodger in self._pods.values():
+            if lodger.pod["metadata"]["name"] == pod and (pid := lodger.first_process()):
+                return pid
+        raise InvalidInput(f"the pod {pod} does not run")
+
     def _notice(self, seen: Notice) -> None:
         if seen.kind is not Kind.Pod:
             return
@@ -119,6 +126,11 @@ class Lodger:
     def holder(self) -> int:
         """Return the process that holds the pod's namespaces."""
         return self._local.holder if self._local else 0
+
+    def first_process(self) -> int | None:
+        """Return the first process of the first container that runs."""
+        alive = [running for running, states in self._running if isinstance(states[running.box.name], Started)]
+        return alive[0].first_process() if alive else None
 
     def end(self, grace_seconds: float) -> None:
         """Begin the pod's end."""

@@ -54,6 +54,16 @@ class Running:
         code = await self.process.wait()
         return 128 - code if code < 0 else code
 
+    def first_process(self) -> int | None:
+        """Return the container's process 1 by its number outside: the child of bwrap, the child of what we hold."""
+        pid = self.process.pid
+        try:
+            for _ in range(2):
+                pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        except (OSError, IndexError):
+            return None
+        return pid
+
     def message(self) -> str:
         """Return what it wrote to its termination log, bounded."""
         try:
@@ -98,9 +108,9 @@ class LocalPod:
 
     async def start(self, box: Container) -> Running:
         """Start one container; its output goes to a log of its own."""
-        places = await self._places(box)
-        group = self._machine.groups.make(f"{self._uid[:13]}-{box.name}", box.memory_bytes)
-        words = start_words(box, places, self._machine.nest.mode, self._plan.name, limited=group is None)
+        group = self._machine.groups.make(f"{self._uid}-{box.name}", box.memory_bytes)
+        places = self._places(box, group)
+        words = start_words(box, places, self._machine.nest.mode, self._plan.name)
         log = self._machine.logs / self._plan.name / f"{box.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -145,17 +155,23 @@ class LocalPod:
 
     async def _signal(self, running: Running, number: int) -> None:
         """Signal a container's first process; a signal to what we hold would only ever kill it at once."""
-        first = _first_process(running.process.pid)
+        first = running.first_process()
         if first is None:
             return
         await self._machine.nest.run("kill", f"-{int(number)}", str(first))
 
-    async def _places(self, box: Container) -> Places:
+    def _places(self, box: Container, group: Group | None) -> Places:
         folder = self._folder / "containers" / box.name
         for part in ("upper", "work", "root"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         volumes = {volume.name: self._folder / "volumes" / volume.name for volume in self._plan.volumes}
-        places = Places(root=self._machine.root, folder=folder, volumes=volumes, library=self._machine.library)
+        places = Places(
+            root=self._machine.root,
+            folder=folder,
+            volumes=volumes,
+            library=self._machine.library,
+            groups=dict(zip(group.seen_at, group.folders, strict=True)) if group else {},
+        )
         places.message.touch()
         places.message.chmod(0o666)
         return places
@@ -177,13 +193,3 @@ class LocalPod:
             await self._machine.nest.own(path, self._plan.group)
             await self._machine.nest.run("chmod", f"{mode:o}", str(path))
         folder.chmod(0o755)
-
-
-def _first_process(pid: int) -> int | None:
-    """Return a container's first process: the child of bwrap, which is the child of the nsenter we hold."""
-    try:
-        for _ in range(2):
-            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
-    except (OSError, IndexError):
-        return None
-    return pid

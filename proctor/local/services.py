@@ -45,7 +45,6 @@ class Service:
 
     def __init__(self, home: Home, name: str, module: tuple[str, ...], told: Mapping[str, str]) -> None:
         self.name, self._socket, self._log = name, home.socket(name), home.logs / f"{name}.log"
-        self._socket.unlink(missing_ok=True)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", *module],
