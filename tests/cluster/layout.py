@@ -51,6 +51,6 @@ class Layout:
 
 def layout() -> Layout:
     """Return the folders as the environment says."""
-    binaries = os.environ.get("PROCTOR_CLUSTER_BIN", "/var/cache/proctor-cluster/bin")  # noqa: TID251 a program's start
-    state = os.environ.get("PROCTOR_CLUSTER_STATE", "/var/lib/proctor-cluster")  # noqa: TID251 a program's start
+    binaries = os.environ.get("PROCTOR_CLUSTER_BIN", "/var/cache/proctor-cluster/bin")
+    state = os.environ.get("PROCTOR_CLUSTER_STATE", "/var/lib/proctor-cluster")
     return Layout(Path(binaries), Path(state))

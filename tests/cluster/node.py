@@ -42,7 +42,7 @@ def up(at: Layout) -> None:
     began = time.monotonic()
     make_network(at)
     start_components(at)
-    print(f"cluster up in {time.monotonic() - began:.1f} s", flush=True)
+    print(f"cluster up in {time.monotonic() - began:.1f} s; KUBECONFIG={at.kubeconfig}", flush=True)
 
 
 def start_components(at: Layout) -> None:
@@ -59,7 +59,9 @@ def start_components(at: Layout) -> None:
     ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
     wait("node", 90, lambda: ask(at, "get", "node", NODE, "-o", ready) == "True")
     start(at, "kube-router")  # after the node object exists, or it gives up
-    wait("service account", 60, lambda: ask(at, "-n", "default", "get", "serviceaccount", "default", "-o", "name") != "")
+    wait(
+        "service account", 60, lambda: ask(at, "-n", "default", "get", "serviceaccount", "default", "-o", "name") != ""
+    )
 
 
 def make_network(at: Layout) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tests.cluster import node
+from tests.cluster import binaries, node
 from tests.cluster.layout import Layout
 from tests.cluster.processes import anchor_pid
 
@@ -25,7 +25,7 @@ KIND_NAME = "proctor-test"
 def run(at: Layout, argv: list[str]) -> int:
     """Run a command with a cluster and return its exit code."""
     signal.signal(signal.SIGTERM, interrupt)  # so that `finally` runs
-    environment = dict(os.environ)  # noqa: TID251 handed on to the command
+    environment = dict(os.environ)
     with cluster(at, environment.get("KUBECONFIG")) as kubeconfig:
         environment["KUBECONFIG"] = str(kubeconfig)
         return subprocess.run(argv, check=False, env=environment).returncode
@@ -42,7 +42,7 @@ def cluster(at: Layout, told: str | None) -> Iterator[Path]:
     if told:
         print(f"cluster: the one of KUBECONFIG={told}; its nodes must have {', '.join(refs())}", flush=True)
         yield Path(told)
-    elif shutil.which("kind") and docker_runs():
+    elif has_kind():
         with kind(at) as kubeconfig:
             yield kubeconfig
     else:
@@ -55,18 +55,28 @@ def own_node(at: Layout) -> Iterator[None]:
     """Use the node that is up, or start one for as long as it is needed."""
     was_up = anchor_pid(at) is not None
     try:
-        archived = archives()
         if not was_up:
             node.up(at)
-        present = node.images(at)
-        for ref, archive in archived.items():
-            if ref not in present:
-                print(f"loading {ref} …", flush=True)
-                node.load(at, archive)
+        load_images(at)
         yield
     finally:
         if not was_up:
             node.down(at)
+
+
+def prepare(at: Layout) -> None:
+    """Do beforehand what takes long, unless another cluster is at hand."""
+    if not is_elsewhere():
+        binaries.build(at)
+
+
+def load_images(at: Layout) -> None:
+    """Load what the node lacks of the images."""
+    present = node.images(at)
+    for ref, archive in archives().items():
+        if ref not in present:
+            print(f"loading {ref} …", flush=True)
+            node.load(at, archive)
 
 
 @contextmanager
@@ -83,9 +93,14 @@ def kind(at: Layout) -> Iterator[Path]:
         kubeconfig.unlink(missing_ok=True)
 
 
-def docker_runs() -> bool:
-    """Tell whether there is a Docker server, not merely its client."""
-    docker = shutil.which("docker")
+def is_elsewhere() -> bool:
+    """Tell whether another cluster than our node is at hand."""
+    return bool(os.environ.get("KUBECONFIG")) or has_kind()
+
+
+def has_kind() -> bool:
+    """Tell whether `kind` can work: a Docker server is needed, not merely its client."""
+    docker = shutil.which("docker") if shutil.which("kind") else None
     return docker is not None and subprocess.run([docker, "info"], check=False, capture_output=True).returncode == 0
 
 
