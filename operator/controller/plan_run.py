@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from controller.accept import Accepted, Packages, Problem, judge, suite_digest
+from controller.accept import Packages, Problem, judge, suite_digest
 from controller.actions import Action, Create, Emit, Finalize, Note, Register, Remove, SetStatus, Wait
 from controller.cluster import Kind, Object
 from controller.run_status import counted, indexes, is_over, with_acceptance, with_problem
@@ -85,13 +85,7 @@ def _accept(world: RunWorld) -> list[Action]:
         return _problem(world, verdict)
     pinned = {"suite_digest": verdict.suite_digest, "packages": verdict.packages}
     pending = len(verdict.packages) * len(world.run.spec.arms) * world.run.spec.repetitions
-    status = with_acceptance(world.run, pending, world.now).model_copy(update=pinned)
-    return [SetStatus(status=status), Emit(reason="Accepted", message=_greeting(world.run, verdict))]
-
-
-def _greeting(run: RunView, accepted: Accepted) -> str:
-    tasks, arms = len(accepted.packages), len(run.spec.arms)
-    return f"{tasks} tasks, {arms} arms, {run.spec.repetitions} repetitions of suite {accepted.suite_digest}"
+    return [SetStatus(status=with_acceptance(world.run, pending, world.now).model_copy(update=pinned))]
 
 
 def _problem(world: RunWorld, problem: Problem) -> list[Action]:

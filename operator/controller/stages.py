@@ -111,7 +111,7 @@ def _checked(world: World, said: Checked) -> list[Action]:
     if status.end_reason or over:
         end_reason = status.end_reason or reason
         after = frozen(status, passed=said.passed, prepared=said.prepared, end_reason=end_reason)
-        return [SetStatus(status=after), Emit(reason="Frozen", message=f"submission {status.candidate}: {end_reason}")]
+        return [SetStatus(status=after)]
     after = recorded(status, Phase.CHECKING, _uids(world, world.trial.sandbox))
     changes = {"conversation": status.conversation + 1, "candidate": None}
     return [SetStatus(status=moved(after, Phase.DEVELOPING, **changes))]
