@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from hub.app import create_app
 from hub.database import migrate
-from hub.serving import server
+from hub.serving import serve
 from hub.settings import Settings
 from hub.telemetry import set_up_logs
 from wire.errors import NotReady, ProctorError
@@ -24,7 +24,7 @@ def main() -> int:
         if command == "migrate":
             migrate(settings.database_url)
         else:
-            server(create_app(settings), settings.listen).run()
+            serve(create_app(settings), settings.listen)
     except ValidationError as error:
         fields = "; ".join(f"HUB_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
         print(f"hub: {fields}", file=sys.stderr)  # noqa: T201 - a program's last words

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, Self, cast
 
 from hub.database import Connection
 from hub.records import NotFound
-from hub.store import Store
+from hub.store import Store, as_not_ready
 from wire.digest import Digest, Hasher
 from wire.errors import DigestMismatch, InvalidInput
 
@@ -39,17 +39,18 @@ class Intake:
         self._store = store
         self._limit_bytes = limit_bytes
         self._hasher = Hasher()
-        handle = tempfile.NamedTemporaryFile(dir=store.spool, delete=False)  # noqa: SIM115 - closed in __exit__
-        self._file = Path(handle.name)
-        self._raw = handle
-        self._gzip = gzip.GzipFile(fileobj=handle, mode="wb", compresslevel=1, mtime=0, filename="")
+        with as_not_ready():
+            self._raw = tempfile.NamedTemporaryFile(dir=store.spool, delete=False)  # noqa: SIM115 - closed in __exit__
+        self._file = Path(self._raw.name)
+        self._gzip = gzip.GzipFile(fileobj=self._raw, mode="wb", compresslevel=1, mtime=0, filename="")
 
     def write(self, piece: bytes) -> None:
         """Take the next bytes."""
         self._hasher.update(piece)
         if self._hasher.length > self._limit_bytes:
             raise TooLarge(f"the archive is larger than {self._limit_bytes} bytes")
-        self._gzip.write(piece)
+        with as_not_ready():
+            self._gzip.write(piece)
 
     def finish(self, announced: Digest) -> int:
         """Make the archive visible under its digest and return its length.
@@ -59,8 +60,9 @@ class Intake:
         """
         if self._hasher.digest() != announced:
             raise DigestMismatch(f"the archive hashes to {self._hasher.digest()}, not to {announced}; nothing is kept")
-        self._gzip.close()
-        self._raw.close()
+        with as_not_ready():
+            self._gzip.close()
+            self._raw.close()
         self._store.put(announced, self._file)
         return self._hasher.length
 
@@ -70,9 +72,10 @@ class Intake:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._gzip.close()
-        self._raw.close()
-        self._file.unlink(missing_ok=True)
+        with as_not_ready():
+            self._gzip.close()
+            self._raw.close()
+            self._file.unlink(missing_ok=True)
 
 
 def read_verified(store: Store, digest: Digest, length: int) -> Iterator[bytes]:

@@ -1,5 +1,8 @@
 """Listening on TCP or on a Unix socket, for the hub and the gateway alike."""
 
+import signal
+import sys
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -8,6 +11,19 @@ from starlette.types import ASGIApp
 from wire.errors import InvalidInput
 
 _SOCKET: Final = "unix:"
+
+
+def serve(app: ASGIApp, listen: str) -> None:
+    """Serve until SIGTERM or SIGINT and then end the program with code 0."""
+    serving = server(app, listen)
+
+    # uvicorn ends in order and then raises the signal again, for whom it was meant first.
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    serving.run()
 
 
 def server(app: ASGIApp, listen: str) -> uvicorn.Server:

@@ -53,7 +53,7 @@ class FolderStore:
 
     def put(self, digest: Digest, file: Path) -> None:
         target = self._path(digest)
-        with _as_not_ready():
+        with as_not_ready():
             target.parent.mkdir(exist_ok=True)
             with file.open("rb") as content:
                 os.fsync(content.fileno())
@@ -69,7 +69,7 @@ class FolderStore:
             raise NotReady(f"the store does not answer: {error}") from error
 
     def check(self) -> None:
-        with _as_not_ready(), tempfile.TemporaryFile(dir=self.spool):
+        with as_not_ready(), tempfile.TemporaryFile(dir=self.spool):
             return
 
     def _path(self, digest: Digest) -> Path:
@@ -78,7 +78,8 @@ class FolderStore:
 
 
 @contextmanager
-def _as_not_ready() -> Iterator[None]:
+def as_not_ready() -> Iterator[None]:
+    """Turn an error of the disk, a full one among them, into NotReady."""
     try:
         yield
     except OSError as error:

@@ -5,7 +5,7 @@ import sys
 from pydantic import ValidationError
 
 from hub.gateway.app import Settings, create_app
-from hub.serving import server
+from hub.serving import serve
 from hub.settings import read_key
 from hub.telemetry import set_up_logs
 from wire.errors import ProctorError
@@ -16,7 +16,7 @@ def main() -> int:
     set_up_logs()
     try:
         settings = Settings()  # type: ignore[call-arg]  # from the environment
-        server(create_app(read_key(settings.installation_key)), settings.listen).run()
+        serve(create_app(read_key(settings.installation_key)), settings.listen)
     except (ValidationError, ProctorError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 - a program's last words
         return 2

@@ -8,6 +8,7 @@ import pytest
 
 from proctor.local.postgres import Postgres
 from tests.hub.builders import Hub, prepare, running_hub
+from tests.packages import write_package
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +40,9 @@ def new_database(postgres: Postgres, name: str) -> str:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     return postgres.url.replace("/proctor?", f"/{name}?")
+
+
+@pytest.fixture
+def package_folder(tmp_path: Path) -> Path:
+    """A small task package on disk, inside a `tasks/` folder."""
+    return write_package(tmp_path / "tasks")
