@@ -74,12 +74,22 @@ class Shard:
         return Evaluated(shard=self._settings.shard, submission=self._settings.submission.digest, unresolved=unresolved)
 
     def _earlier(self) -> dict[str, CaseOutcome]:
-        """Return the outcomes that the journal holds; a settled one outranks every unresolved one."""
-        found: dict[str, CaseOutcome] = {}
-        for entry in self._hub.entries("caseReported"):
-            if isinstance(entry, CaseReported) and entry.outcome is not CaseOutcome.UNRESOLVED:
-                found.setdefault(entry.case, entry.outcome)
-        return found
+        """Return the settled outcomes in the journal, but for those of shards whose digests disagreed."""
+        entries = self._hub.entries("caseReported", "submissionChecked")
+        submission = self._settings.submission.digest
+        altered = {
+            (entry.attempt, entry.shard)
+            for entry in entries
+            if isinstance(entry, SubmissionChecked)
+            and not entry.submission_before == entry.submission_after == submission
+        }
+        return {
+            entry.case: entry.outcome
+            for entry in entries
+            if isinstance(entry, CaseReported)
+            and entry.outcome is not CaseOutcome.UNRESOLVED
+            and (entry.attempt, entry.shard) not in altered
+        }
 
     @contextlib.contextmanager
     def _unchanged(self, prepared: Digest) -> Iterator[None]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from runner.errors import SuiteCannotStart
 from runner.kit.reporting import REPORT, KitConfig, Planned, Ran
+from wire.errors import NotReady
 
 OUTPUT_CHARS: Final = 2_000
 Take = Callable[[Planned | Ran], None]
@@ -31,18 +32,36 @@ class SuiteRun:
         """Run the suite to its end or its time limit; `take` gets every report.
 
         Raises:
-            SuiteCannotStart: it ended before it had a plan.
+            SuiteCannotStart: it ended by itself before it had a plan.
         """
         scratch = Path(self._config.scratch)
         scratch.mkdir(parents=True, exist_ok=True)
         reading, writing = os.pipe()
+        process = self._start(scratch, writing)
+        os.close(writing)
+        is_late = threading.Event()
+        timer = threading.Timer(self._config.limit_seconds, _end_late, [process, is_late])
+        timer.start()
+        try:
+            has_plan = _pass_on(reading, take)
+        finally:
+            timer.cancel()
+            _kill(process)
+            process.wait()
+        if not has_plan and is_late.is_set():
+            raise NotReady(f"the suite had no plan after {self._config.limit_seconds:g} s")
+        if not has_plan:
+            words = (scratch / "pytest.log").read_text(errors="replace")[-OUTPUT_CHARS:]
+            raise SuiteCannotStart(f"the suite has no plan; pytest said: {words}")
+
+    def _start(self, scratch: Path, writing: int) -> "subprocess.Popen[bytes]":
         # A pipe and not a file: a report is passed on the moment it is written.
         config = self._config.model_copy(update={"reports": f"/dev/fd/{writing}"})
         path = scratch / "kit.json"
         path.touch(mode=0o600)
         path.write_text(config.model_dump_json(by_alias=True))
         with (scratch / "pytest.log").open("wb") as output:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 _command(self._suite, path),
                 cwd=self._suite,
                 stdin=subprocess.DEVNULL,
@@ -51,23 +70,11 @@ class SuiteRun:
                 pass_fds=[writing],
                 start_new_session=True,
             )
-        os.close(writing)
-        timer = threading.Timer(self._config.limit_seconds, _kill, [process])
-        timer.start()
-        try:
-            has_plan = _pass_on(reading, take)
-        finally:
-            timer.cancel()
-            _kill(process)
-            process.wait()
-        if not has_plan:
-            words = (scratch / "pytest.log").read_text(errors="replace")[-OUTPUT_CHARS:]
-            raise SuiteCannotStart(f"the suite has no plan; pytest said: {words}")
 
 
 def _command(suite: Path, config: Path) -> list[str]:
     """Return pytest's command line: the suite's own folder is its world, no other configuration counts."""
-    plugins = ["-p", "runner.kit.plugin", "-p", "no:cacheprovider"]
+    plugins = ["-p", "runner.kit.plugin", "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     place = ["-c", os.devnull, "--rootdir", str(suite), str(suite)]
     return [sys.executable, "-m", "pytest", *plugins, "--kit", str(config), "-q", "--tb=short", *place]
 
@@ -92,3 +99,8 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def _end_late(process: "subprocess.Popen[bytes]", is_late: threading.Event) -> None:
+    is_late.set()
+    _kill(process)

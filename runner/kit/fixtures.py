@@ -5,13 +5,12 @@ Session-wide are only the sut, the PostgreSQL server and the browser.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from runner.daemon import Daemon
 from runner.kit import database as databases
-from runner.kit.browser import Chromium, Ui
 from runner.kit.casefile import CaseFile
 from runner.kit.database import Database
 from runner.kit.processes import Api, Launcher, Sut
@@ -20,8 +19,11 @@ from runner.kit.stashes import CONFIG, FILE
 from runner.kit.webhooks import Receiver
 from runner.postgres import Postgres
 
+if TYPE_CHECKING:  # Loading Playwright costs most of a second; many shards open no page.
+    from runner.kit.browser import Chromium, Ui
+
 SILENCE_SECONDS: Final = 30.0
-OpenUi = Callable[..., Ui]
+OpenUi = Callable[..., "Ui"]
 Receivers = Callable[[], Receiver]
 
 
@@ -47,8 +49,10 @@ def postgres(kit: KitConfig) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def chromium(kit: KitConfig) -> Iterator[Chromium]:
+def chromium(kit: KitConfig) -> Iterator["Chromium"]:
     """The browser; it starts with the first page."""
+    from runner.kit.browser import Chromium
+
     browser = Chromium(kit.chromium)
     yield browser
     browser.close()
@@ -92,11 +96,11 @@ def receivers(kit: KitConfig, case_file: CaseFile) -> Iterator[Receivers]:
 
 
 @pytest.fixture
-def open_ui(chromium: Chromium, case_file: CaseFile) -> Iterator[OpenUi]:
+def open_ui(chromium: "Chromium", case_file: CaseFile) -> Iterator[OpenUi]:
     """Opens a page of an API instance in a browser context of its own."""
     pages: list[Ui] = []
 
-    def open_one(api: Api, width: int = 1440, height: int = 1000) -> Ui:
+    def open_one(api: Api, width: int = 1440, height: int = 1000) -> "Ui":
         pages.append(chromium.open(api.base, case_file, width, height))
         return pages[-1]
 

@@ -55,8 +55,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     item.stash[FILE] = CaseFile(folder)
     item.stash[PHASES] = {}
-    messages: list[str] = []
-    item.stash[MESSAGES] = messages
+    item.stash[MESSAGES] = []
     begun = time.monotonic()
     try:
         return (yield)
@@ -122,12 +121,12 @@ def _case(item: pytest.Item) -> Case:
 
 
 def _ran(item: pytest.Item, case: Case, seconds: float) -> Ran:
-    file = item.stash[FILE]
+    file, messages = item.stash[FILE], item.stash[MESSAGES]
     return Ran(
         case=case.plan.id,
         outcome=verdict(item.stash[PHASES]),
         seconds=round(seconds, 3),
-        message=cut("\n".join(item.stash[MESSAGES]), MESSAGE_CHARS),
+        message=cut("\n".join(messages), MESSAGE_CHARS),
         evidence=file.evidence(),
         pictures=file.pictures,
     )

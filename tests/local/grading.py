@@ -73,7 +73,17 @@ class Grader:
     def _pytest(self, scratch: Path) -> str:
         suite = self.task / "private" / "evaluator"
         command = [sys.executable, "-m", "pytest", "-p", "runner.kit.plugin", "--kit", str(scratch / "kit.json")]
-        command += ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(suite), str(suite)]
+        command += [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--disable-plugin-autoload",
+            "-c",
+            os.devnull,
+            "--rootdir",
+            str(suite),
+            str(suite),
+        ]
         env = {**os.environ, "PATH": self.tools.path}  # noqa: TID251  a test is a shell
         with (scratch / "pytest.log").open("wb") as log:
             subprocess.run(command, env=env, cwd=suite, stdout=log, stderr=subprocess.STDOUT, check=False)
