@@ -68,6 +68,7 @@ class Engine:
         self.reflectors = [
             Reflector(cluster, self.store, kind, namespace) for namespace in settings.namespaces for kind in WATCHED
         ]
+        self._passing: set[asyncio.Task[None]] = set()
         self._reconcilers: dict[str, Reconciler] = {
             "trial": Trials(self._ports, self._memory),
             "run": Runs(self._ports, self._memory),
@@ -82,6 +83,8 @@ class Engine:
             await self._synced(stop)
             workers = [group.create_task(self._work(stop)) for _ in range(self._ports.settings.workers)]
             await stop.wait()
+            for worker in set(workers) - self._passing:
+                worker.cancel()
             await asyncio.wait(workers, timeout=STOP_SECONDS)
             for task in (*watches, events, *workers):
                 task.cancel()
@@ -95,31 +98,30 @@ class Engine:
         self.queue.add(("run", namespace, name))
 
     async def _synced(self, stop: asyncio.Event) -> None:
-        ended = asyncio.create_task(stop.wait())
-        synced = asyncio.create_task(self._all_synced())
-        await asyncio.wait((ended, synced), return_when=asyncio.FIRST_COMPLETED)
-        ended.cancel()
-        synced.cancel()
+        """Wait until every kind was listed once, or the end."""
+        tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(self._all_synced())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def _all_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        ended = asyncio.create_task(stop.wait())
+        me = asyncio.current_task()
+        assert me is not None, "a worker is a task"
         while not stop.is_set():
-            taking = asyncio.create_task(self.queue.take())
-            await asyncio.wait((taking, ended), return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done():
-                taking.cancel()
-                break
-            key = taking.result()
+            key = await self.queue.take()
+            self._passing.add(me)
             try:
                 await self._pass(key)
             finally:
+                self._passing.discard(me)
                 self.queue.done(key)
                 self.metrics.queue.set(len(self.queue))
-        ended.cancel()
 
     async def _pass(self, key: Key) -> None:
         """Do one pass; whatever keeps it from ending is asked for again later, never taken for a result."""

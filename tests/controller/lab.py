@@ -60,13 +60,13 @@ class Lab:
 
     async def until(self, done: Callable[[], bool], *, moving: bool = True) -> None:
         """Let the world go on until something holds; a killed operator is started again."""
-        for _ in range(STEPS_LIMIT):
+        for turn in range(STEPS_LIMIT):
             if done():
                 return
             await self._revive()
             if moving:
                 self.kubelet.step()
-            await asyncio.sleep(0.0005)
+            await asyncio.sleep(0 if turn % 50 else 0.001)
         raise AssertionError(f"the world never came to it; writes so far: {self.killer.log}")
 
     async def settle_down(self, rounds: int = 40) -> None:

@@ -21,7 +21,6 @@ def test_a_trial_is_developed_checked_evaluated_and_graded() -> None:
         assert lab.left() == {"BenchmarkRun quick", f"Trial {lab.trial()['metadata']['name']}"}
         assert lab.trial()["metadata"].get("finalizers") in (None, [])
         calls = [what for what in lab.killer.log if not what.startswith("hub")]
-        print("\n".join(lab.killer.log))
         assert len(calls) <= 36, calls
         await lab.stop()
 
