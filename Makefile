@@ -53,12 +53,7 @@ test-cluster: $(READY) tools cluster-binaries ## the tests on a real cluster: KU
 prepare: images rootfs cluster-binaries tools
 
 $(READY): requirements/dev.txt pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then echo "Proctor needs Python 3.11 or later: install python3 and python3-venv" >&2; exit 2; fi
-	"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || tools/install-packages python3-venv
-	[ -x $(PY) ] || "$(PYTHON)" -m venv $(VENV)
-	echo "installing Python packages into $(VENV) …"
-	$(PY) -m pip install --quiet --require-hashes --requirement requirements/dev.txt
-	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@tools/setup-venv "$(PYTHON)" $(VENV)
 	touch $@
 
 .PHONY: rootfs
