@@ -6,13 +6,13 @@ a pod or a Job does is not known here; a kubelet and the Job controller listen a
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar, cast
 
 from controller.cluster import AlreadyExists, Conflict, Kind, Object, Rejected
 
+Json = TypeVar("Json")
 Key: TypeAlias = tuple[Kind, str, str]
 Clock: TypeAlias = Callable[[], datetime]
 Admit: TypeAlias = Callable[[Kind, Object | None, Object], None]
@@ -43,10 +43,21 @@ class Notice:
 Listener: TypeAlias = Callable[[Notice], None]
 
 
+def copied(value: Json) -> Json:
+    """Copy JSON data: several times quicker than `copy.deepcopy`, which matters since every listener gets a copy."""
+    return cast(Json, _copied(value))
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def merge(target: object, patch: object) -> object:
     """Apply a JSON merge patch (RFC 7386) and return the result; neither argument is changed."""
     if not isinstance(patch, dict):
-        return deepcopy(patch)
+        return copied(patch)
     merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -82,21 +93,21 @@ class Objects:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return a copy of the object; None = it does not exist."""
-        return deepcopy(self._held.get((kind, namespace, name)))
+        return copied(self._held.get((kind, namespace, name)))
 
     def all(self, kind: Kind, namespace: str | None = None) -> tuple[Object, ...]:
         """Return copies of all objects of a kind, by name; no namespace = all of them."""
         keys = sorted(key[1:] for key in self._held if key[0] is kind and namespace in (None, key[1]))
-        return tuple(deepcopy(self._held[(kind, *key)]) for key in keys)
+        return tuple(copied(self._held[(kind, *key)]) for key in keys)
 
     def everything(self) -> Iterator[tuple[Kind, Object]]:
         """Yield a copy of each object there is."""
         for key, held in sorted(self._held.items(), key=lambda item: (item[0][0].plural, *item[0][1:])):
-            yield key[0], deepcopy(held)
+            yield key[0], copied(held)
 
     def create(self, kind: Kind, body: Object) -> Object:
         """Store a new object. Raises AlreadyExists, Rejected."""
-        made = deepcopy(body)
+        made = copied(body)
         meta = made.get("metadata") or {}
         name, namespace = meta.get("name"), meta.get("namespace")
         if not name or not namespace:
@@ -118,7 +129,7 @@ class Objects:
         }
         made["metadata"].pop("deletionTimestamp", None)
         self._write(key, made)
-        answer = deepcopy(made)
+        answer = copied(made)
         self._notify()
         self._drop_orphan(key)
         return answer
@@ -136,7 +147,7 @@ class Objects:
         held = self._held.get(_key(kind, known))
         if held is None or held["metadata"]["uid"] != known["metadata"]["uid"] or held.get("status") == status:
             return
-        self._write(_key(kind, known), {**held, "status": deepcopy(status)})
+        self._write(_key(kind, known), {**held, "status": copied(status)})
         self._notify()
 
     def bind(self, known: Object, node: str) -> None:
@@ -165,13 +176,13 @@ class Objects:
     def _change(self, key: Key, held: Object, patch: Object, status: bool) -> Object:
         changed = _patched(key[0], held, patch, status)
         if changed == held:
-            return deepcopy(held)
+            return copied(held)
         if self._admit:
-            self._admit(key[0], deepcopy(held), deepcopy(changed))
+            self._admit(key[0], copied(held), copied(changed))
         if changed.get("spec") != held.get("spec"):
             changed["metadata"]["generation"] = held["metadata"]["generation"] + 1
         self._write(key, changed)
-        answer = deepcopy(changed)
+        answer = copied(changed)
         # A pod's end stays with its kubelet: without finalizers it goes only when the grace is over.
         waits = changed["metadata"].get("finalizers") or changed["metadata"].get("deletionGracePeriodSeconds")
         if changed["metadata"].get("deletionTimestamp") and not waits:
@@ -220,7 +231,7 @@ class Objects:
             while self._notices:
                 notice = self._notices.popleft()
                 for listener in tuple(self._listeners):
-                    listener(Notice(kind=notice.kind, object=deepcopy(notice.object), removed=notice.removed))
+                    listener(Notice(kind=notice.kind, object=copied(notice.object), removed=notice.removed))
         finally:
             self._notifying = False
 

@@ -78,14 +78,14 @@ def first_session_lost(pod: Object) -> list[Object]:
 
 
 SCRIPTS = [
-    pytest.param(obedient, id="no faults"),
-    pytest.param(second_gate_passes, id="two conversations"),
-    pytest.param(first_session_lost, id="a lost session"),
+    pytest.param(obedient, (False, True), id="no faults"),
+    pytest.param(second_gate_passes, (True,), id="two conversations"),
+    pytest.param(first_session_lost, (True,), id="a lost session"),
 ]
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_killing_the_operator_at_any_write_changes_nothing(script: Script) -> None:
+@pytest.mark.parametrize(("script", "moments"), SCRIPTS)
+def test_killing_the_operator_at_any_write_changes_nothing(script: Script, moments: tuple[bool, ...]) -> None:
     """For every write: killed before it and after it, the end state is that of an operator that never died."""
 
     async def story() -> None:
@@ -93,7 +93,7 @@ def test_killing_the_operator_at_any_write_changes_nothing(script: Script) -> No
         expected, writes = end_state(calm), calm.killer.writes
         assert writes > 30
         for at in range(1, writes + 1):
-            for after in (False, True):
+            for after in moments:
                 lab = await life(script, Killer(at=at, after=after))
                 where = f"killed {'after' if after else 'before'} write {at}: {calm.killer.log}"
                 assert lab.deaths == 1, where
