@@ -19,10 +19,10 @@ def settle(connection: Connection, trial: str, settlement: Settlement) -> Settle
     row = records.read_trial(connection, trial)
     record = row.record
     if row.settlement is not None:
-        return Settled(result=row.result)
+        return Settled(phase=row.settlement.phase, result=row.result)
     if settlement.phase != "Graded":
         records.write_settlement(connection, record, settlement, None)
-        return Settled()
+        return Settled(phase=settlement.phase)
     if settlement.submission is None:
         raise InvalidInput("submission: a graded settlement needs one")
     entries = journal.read_entries(connection, trial, _VERDICT_KINDS)
@@ -30,7 +30,7 @@ def settle(connection: Connection, trial: str, settlement: Settlement) -> Settle
     verdict = count_verdict(record, settlement.submission, entries, published)
     result = result_of(verdict)
     records.write_settlement(connection, record, settlement, (verdict, result))
-    return Settled(result=result)
+    return Settled(phase="Graded", result=result)
 
 
 def read_facts(connection: Connection, trial: str) -> TrialFacts:

@@ -261,4 +261,6 @@ class Settlement(Wire):
 class Settled(Wire):
     """The hub's answer: the stored settlement's result, the same however often it is asked."""
 
+    phase: Literal["Graded", "Errored", "Cancelled"] | None = None
+    """How the trial has ended by the first settlement, which may be another than the one just sent."""
     result: Result | None = None

@@ -188,8 +188,9 @@ def running_hub(folder: Path, database_url: str, **more: object) -> Iterator[Hub
     serving = server(create_app(settings), settings.listen)
     thread = threading.Thread(target=serving.run)
     thread.start()
-    transport = httpx2.HTTPTransport(uds=f"{folder}/hub.sock")
-    client = httpx2.Client(transport=transport, base_url="http://hub", headers=bearer(Role.OPERATOR), timeout=30)
+    transport = httpx2.HTTPTransport(uds=None if serving.config.uds is None else f"{folder}/hub.sock")
+    address = "http://hub" if serving.config.uds else f"http://{settings.listen}"
+    client = httpx2.Client(transport=transport, base_url=address, headers=bearer(Role.OPERATOR), timeout=30)
     try:
         wait_until(lambda: serving.started)
         with client:
