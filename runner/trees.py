@@ -6,13 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import pydantic
+
 from runner.account import Account
 from runner.tree import EXIT_REFUSED
 from runner.web import drain
 from wire.errors import Broken, InvalidInput
 
 CHUNK_BYTES: Final = 1 << 20
-LIBRARY: Final = str(Path(__file__).resolve().parents[1])
+# Our own code and what it imports, wherever the image keeps them; both belong to root.
+LIBRARIES: Final = ":".join(
+    dict.fromkeys(str(Path(file).resolve().parents[1]) for file in (__file__, str(pydantic.__file__)))
+)
 
 
 class Trees:
@@ -58,7 +63,7 @@ class Trees:
             *("-s", "-P", "-m", "runner.tree"),
             *arguments,
             cwd="/",
-            env={"PYTHONPATH": LIBRARY, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PYTHONPATH": LIBRARIES, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
