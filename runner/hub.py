@@ -175,15 +175,16 @@ class Spool:
             raise self._failure
 
     def _work(self) -> None:
-        while batch := self._next_batch():
-            try:
-                self._send([line.decode() for line in batch])
-            except ProctorError as error:
-                with self._changed:
-                    self._failure = error
-                    self._changed.notify_all()
-                return
-            self._note_sent(sum(len(line) + 1 for line in batch))
+        with self._file:
+            while batch := self._next_batch():
+                try:
+                    self._send([line.decode() for line in batch])
+                except ProctorError as error:
+                    with self._changed:
+                        self._failure = error
+                        self._changed.notify_all()
+                    return
+                self._note_sent(sum(len(line) + 1 for line in batch))
 
     def _next_batch(self) -> list[bytes]:
         """Return the next lines, waiting for the first; none: closed."""

@@ -16,8 +16,6 @@ from wire.errors import DigestMismatch, InvalidInput, Refused
 from wire.token import Role, Token, mint
 
 Connect = Callable[..., Client]
-# The client's spool leaves its file to the end of the process, which is right for a pod.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
