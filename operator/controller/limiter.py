@@ -1,0 +1,36 @@
+"""An adaptive limit on calls to the API server: doubles while it answers, halves when it says 429."""
+
+import asyncio
+
+FIRST_PER_SECOND = 20.0
+MOST_PER_SECOND = 320.0
+LEAST_PER_SECOND = 1.0
+BURST_SECONDS = 1.0
+
+
+class Limiter:
+    """Spaces calls; a second's worth may go at once."""
+
+    def __init__(self) -> None:
+        self.per_second = FIRST_PER_SECOND
+        self._next = 0.0
+        self._answered = 0
+
+    async def slot(self) -> None:
+        """Wait for the next free slot."""
+        now = asyncio.get_running_loop().time()
+        start = max(self._next, now - BURST_SECONDS)
+        self._next = start + 1.0 / self.per_second
+        if start > now:
+            await asyncio.sleep(start - now)
+
+    def answered(self) -> None:
+        """Count an answer without a 429; after a second's worth of them the limit doubles."""
+        self._answered += 1
+        if self._answered >= self.per_second and self.per_second < MOST_PER_SECOND:
+            self.per_second, self._answered = min(MOST_PER_SECOND, self.per_second * 2), 0
+
+    def throttled(self, retry_seconds: float) -> None:
+        """Halve the limit and let nobody call before the server wants to be called."""
+        self.per_second, self._answered = max(LEAST_PER_SECOND, self.per_second / 2), 0
+        self._next = max(self._next, asyncio.get_running_loop().time() + retry_seconds)
