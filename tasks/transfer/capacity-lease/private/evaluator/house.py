@@ -22,6 +22,8 @@ from wire.package import Operations
 WORK_LEASE_SECONDS = 2
 OPEN = ("pending", "leased")
 FINAL = ("released", "expired", "cancelled")
+# 143 as well: npm passes the group's SIGTERM on a second time, and it may arrive when Node has begun to exit with 0.
+ENDED_BY_TERM = (0, 143)
 Done = TypeVar("Done")
 
 
@@ -176,6 +178,11 @@ class House:
         self.migrate()
         started = self.launcher.apis(apis, self.operations.api, self.env, "/healthz")
         return [Desk(api, self.contract, self.env["ADMIN_TOKEN"]) for api in started]
+
+    def start_api(self, **env: str) -> Desk:
+        """Start one more API instance with something else in its environment."""
+        (api,) = self.launcher.apis(1, self.operations.api, {**self.env, **env}, "/healthz")
+        return Desk(api, self.contract, self.env["ADMIN_TOKEN"])
 
     def reopen(self, desk: Desk) -> Desk:
         """Start an API instance again on the port of one that has ended."""

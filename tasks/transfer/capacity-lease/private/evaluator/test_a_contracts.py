@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from house import FINAL, OPEN, Claim, Desk, House, at_once, soon, stamp, tomorrow
+from house import ENDED_BY_TERM, FINAL, OPEN, Claim, Desk, House, at_once, soon, stamp, tomorrow
 from runner.kit import Answer, case, eventually, require
 from runner.kit.answers import Fields
 
@@ -25,9 +25,12 @@ def test_commands_start_and_stop_every_role(house: House) -> None:
     worker = house.worker()
     for path, word in (("/healthz", "ok"), ("/readyz", "ready")):
         assert desk.call("GET", path).expect(200).json == {"status": word}
-    require(worker.is_running(), f"the worker has ended: {worker.log()[:600]}")
-    assert worker.terminate(6) == 0, "a worker ends with exit code 0 on SIGTERM"
-    assert desk.api.process.terminate(6) == 0, "an API process ends with exit code 0 on SIGTERM"
+    desk.pool("p", 1)
+    desk.await_state(desk.book({"p": 1}, tomorrow(), tomorrow(1), holdSeconds=1).id, "expired")
+    for role, process in (("worker", worker), ("API", desk.api.process)):
+        require(process.is_running(), f"the {role} has ended by itself: {process.log()[:600]}")
+        code = process.terminate(6)
+        require(code in ENDED_BY_TERM, f"on SIGTERM the {role} ends with {code}")
     for missing, command in (("DATABASE_URL", house.operations.worker), ("ADMIN_TOKEN", house.operations.api)):
         env = {name: value for name, value in house.env.items() if name != missing}
         process = house.launcher.run(f"no-{missing}", command, env, 20)

@@ -1,9 +1,7 @@
 """Dimension D: what HTTP, the served document, the page and the submission's own tests say about one another."""
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from house import Claim, Desk, House, stamp, tomorrow
 from runner.kit import Answer, SubmissionFailed, case, eventually, require
@@ -135,7 +133,7 @@ def test_actions_in_the_browser_reach_the_api(house: House, open_ui: OpenUi) -> 
     page.click(f"Confirm {id}")
     page.wait_for("row", text="confirmed")
     require(desk.lease(id)["state"] == "confirmed", "the page shows a confirmation that the API does not know")
-    require(desk.api.process.terminate(6) == 0, "the API does not end cleanly")
+    desk.api.process.terminate(6)
     desk = house.reopen(desk)
     page.goto("/")
     row = page.wait_for("row", text=id)
@@ -158,7 +156,7 @@ def test_actions_in_the_browser_reach_the_api(house: House, open_ui: OpenUi) -> 
     title="The submission's own tests pass intact and fail without database, without browser and with a lying database",
     clauses=["12.1", "12.2"],
     tags=["quick"],
-    deadline_seconds=400,
+    deadline_seconds=600,
 )
 def test_own_tests_have_substance(
     house: House, sut: Sut, database: Database, postgres: Postgres, kit: KitConfig
@@ -173,8 +171,5 @@ def test_own_tests_have_substance(
         database_variable="TEST_DATABASE_URL",
         browser_variable="CHROMIUM_PATH",
         chromium=kit.chromium,
-        seconds=70,
+        seconds=120,
     ).judge()
-
-
-_ = (re, Any)

@@ -7,9 +7,11 @@ try {
   const settings = readSettings(["DATABASE_URL", "ADMIN_TOKEN"]);
   const db = openDatabase(settings.databaseUrl);
   const app = buildApp(db, settings.adminToken);
-  const stop = () => void app.close().then(() => db.end());
-  process.once("SIGTERM", stop);
-  process.once("SIGINT", stop);
+  let stopping: Promise<void> | undefined;
+  // A signal may come twice: from the process group and again from npm. `on`, because `once` would let the second one kill.
+  const stop = () => void (stopping ??= app.close().then(() => db.end()));
+  process.on("SIGTERM", stop);
+  process.on("SIGINT", stop);
   await app.listen({ host: settings.host, port: settings.port });
   console.log(`api listens on ${settings.host}:${settings.port}`);
 } catch (error) {

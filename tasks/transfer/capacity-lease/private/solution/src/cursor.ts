@@ -6,9 +6,9 @@ export function writeCursor(list: string, filters: object, after: string): strin
   return Buffer.from(JSON.stringify([after, seal(list, filters, after)])).toString("base64url");
 }
 
-/** The number after which the page begins. */
-export function readCursor(list: string, filters: object, cursor: string | undefined): string {
-  if (cursor === undefined) return "0";
+/** The number after which the page begins; undefined for the first page. */
+export function readCursor(list: string, filters: object, cursor: string | undefined): string | undefined {
+  if (cursor === undefined) return undefined;
   try {
     const [after, sealed] = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")) as [unknown, unknown];
     if (typeof after === "string" && sealed === seal(list, filters, after) && cursor === writeCursor(list, filters, after)) return after;

@@ -23,9 +23,17 @@ export async function readLease(db: Db, leaseId: string) {
 }
 
 /** One page of rows that have a `number`; `sql` takes the number after which it begins as $1 and the limit as $2. */
-async function page<R extends { number: string }>(db: Db, list: string, query: Given["query"], sql: string, filters: unknown[], form: (row: R) => object) {
+async function page<R extends { number: string }>(
+  db: Db,
+  list: string,
+  query: Given["query"],
+  sql: string,
+  filters: unknown[],
+  form: (row: R) => object,
+  first = "0",
+) {
   const limit = query.limit as number;
-  const after = readCursor(list, filters, query.cursor as string | undefined);
+  const after = readCursor(list, filters, query.cursor as string | undefined) ?? first;
   const { rows } = await db.query<R>(sql, [after, limit + 1, ...filters]);
   const shown = rows.slice(0, limit);
   const nextCursor = rows.length > limit ? writeCursor(list, filters, shown.at(-1)!.number) : null;
@@ -37,11 +45,14 @@ export function listPools(db: Db, query: Given["query"]) {
 }
 
 export function listLeases(db: Db, query: Given["query"]) {
+  const newest = query.order === "newest";
   const sql = `select ${leaseColumns} from leases l
-    where l.number > $1 and ($3::text is null or l.state = $3) and ($4::text is null or l.owner_id = $4)
+    where l.number ${newest ? "<" : ">"} $1 and ($3::text is null or l.state = $3) and ($4::text is null or l.owner_id = $4)
       and ($5::text is null or exists (select from lease_members f where f.lease_id = l.lease_id and f.pool_id = $5))
-    order by l.number limit $2`;
-  return page<LeaseRow>(db, "leases", query, sql, [query.state ?? null, query.ownerId ?? null, query.poolId ?? null], publicLease);
+    order by l.number ${newest ? "desc" : ""} limit $2`;
+  const filters = [query.state ?? null, query.ownerId ?? null, query.poolId ?? null];
+  const list = newest ? "newest leases" : "leases";
+  return page<LeaseRow>(db, list, query, sql, filters, publicLease, newest ? "9223372036854775807" : "0");
 }
 
 export function listWork(db: Db, query: Given["query"]) {

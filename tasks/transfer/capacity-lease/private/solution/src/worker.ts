@@ -59,8 +59,9 @@ function report(error: unknown): undefined {
 async function run(settings: Settings): Promise<void> {
   const db = openDatabase(settings.databaseUrl);
   const stop = new AbortController();
-  process.once("SIGTERM", () => stop.abort());
-  process.once("SIGINT", () => stop.abort());
+  // A signal may come twice: from the process group and again from npm. `on`, because `once` would let the second one kill.
+  process.on("SIGTERM", () => stop.abort());
+  process.on("SIGINT", () => stop.abort());
   const cleaning = setInterval(() => void tidy(db, settings.retentionSeconds).catch(report), 1000 * Math.min(60, Math.max(1, settings.retentionSeconds / 2)));
   console.log(`worker ${settings.workerId} runs`);
   const pumps = [

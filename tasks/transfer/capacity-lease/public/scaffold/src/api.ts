@@ -5,7 +5,7 @@ import { readSettings } from "./settings.ts";
 try {
   const settings = readSettings(["DATABASE_URL", "ADMIN_TOKEN"]);
   const app = buildApp();
-  process.once("SIGTERM", () => void app.close());
+  process.on("SIGTERM", () => void app.close()); // may come twice: from the group and again from npm
   await app.listen({ host: settings.host, port: settings.port });
   console.log(`api listens on ${settings.host}:${settings.port}`);
 } catch (error) {

@@ -4,7 +4,7 @@ import { readSettings } from "./settings.ts";
 try {
   const settings = readSettings(["DATABASE_URL"]);
   const alive = setInterval(() => {}, 60_000);
-  process.once("SIGTERM", () => clearInterval(alive));
+  process.on("SIGTERM", () => clearInterval(alive)); // may come twice: from the group and again from npm
   console.log(`worker ${settings.workerId} runs`);
 } catch (error) {
   console.error(`worker: ${(error as Error).message}`);
