@@ -134,7 +134,7 @@ def _trial_lines(trial: TrialLine) -> Text:
         if failed:
             more = f" and {len(failed) - SHOWN_CASES} more" if len(failed) > SHOWN_CASES else ""
             line.append(f"\n  not passed: {' '.join(failed[:SHOWN_CASES])}{more}", "dim")
-    if trial.reason or trial.message:
+    if trial.standing != "Graded" and (trial.reason or trial.message):
         line.append(f"\n  {trial.failure_class or ''} {trial.reason}: {trial.message}", "red")
     if trial.failures:
         ends = ", ".join(f"{a.number}: {a.reason} ({a.failure_class})" for a in trial.attempts)

@@ -5,7 +5,7 @@ launcher ─ nsenter (into the pod) ─ sh (mounts the overlay) ─ bwrap (own p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from proctor.local.nest import Mode
@@ -69,10 +69,17 @@ def _binds(box: Container, places: Places) -> list[str]:
     for name, package in places.library.items():
         words += ["--ro-bind", str(package), f"{LIBRARY}/{name}"]
     for target, group in places.groups.items():
-        words += ["--ro-bind", str(group), target]
+        words += [*_parents(target), "--ro-bind", str(group), target]
     for mount in sorted(box.mounts, key=lambda mount: mount.path):
+        words += _parents(mount.path)
         words += ["--ro-bind" if mount.read_only else "--bind", str(places.volumes[mount.volume]), mount.path]
     return words
+
+
+def _parents(target: str) -> list[str]:
+    """Return the words that make the folders above a mount; those that bwrap makes itself are for root alone."""
+    above = [str(folder) for folder in PurePosixPath(target).parents if folder.name]
+    return [word for folder in reversed(above) for word in ("--perms", "755", "--dir", folder)]
 
 
 def _rights(uid: int, mode: Mode) -> list[str]:

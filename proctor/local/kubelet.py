@@ -68,11 +68,12 @@ class Kubelet:
 
     async def connect(self, pod: Object, holder: int) -> None:
         """Lay a driver's wire to the untrusted pod it is told to drive, if that is of the same trial and lives."""
-        address = peer_address(pod)
-        for lodger in self._pods.values():
+        address, trial = peer_address(pod), trial_of(pod)
+        for lodger in tuple(self._pods.values()):
             block = lodger.block
-            if block is not None and block.untrusted == address and trial_of(lodger.pod) == trial_of(pod):
+            if block is not None and block.untrusted == address and trial_of(lodger.pod) == trial:
                 await join(self.machine.nest, (lodger.holder, holder), block)
+                return
 
     def first_process(self, pod: str) -> int:
         """Return the first process of a running pod's first container. Raises InvalidInput when there is none."""
