@@ -5,7 +5,7 @@ Session-wide are only the sut, the PostgreSQL server and the browser.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -13,6 +13,7 @@ from runner.daemon import Daemon
 from runner.kit import database as databases
 from runner.kit.casefile import CaseFile
 from runner.kit.database import Database
+from runner.kit.lying import LyingProxy
 from runner.kit.processes import Api, Launcher, Sut
 from runner.kit.reporting import KitConfig
 from runner.kit.stashes import CONFIG, FILE
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # Loading Playwright costs most of a second; many shards open
 SILENCE_SECONDS: Final = 30.0
 OpenUi = Callable[..., "Ui"]
 Receivers = Callable[[], Receiver]
+Proxies = Callable[..., LyingProxy]
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +95,20 @@ def receivers(kit: KitConfig, case_file: CaseFile) -> Iterator[Receivers]:
     yield make
     for receiver in made:
         receiver.close()
+
+
+@pytest.fixture
+def proxies(postgres: Postgres) -> Iterator[Proxies]:
+    """Makes proxies in front of PostgreSQL; keywords as of `LyingProxy`."""
+    made: list[LyingProxy] = []
+
+    def make(**behaviour: Any) -> LyingProxy:
+        made.append(LyingProxy((postgres.host, postgres.port), **behaviour))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
 
 
 @pytest.fixture

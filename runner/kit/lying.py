@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 MESSAGE_BYTES: Final = 64 << 20
+HOLD_SECONDS: Final = 30.0
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 _INSERT: Final = re.compile(rb"\binsert\s+into\s+(?!\S*migration)", re.I)
 _SCHEMA: Final = re.compile(rb"\b(create|alter|drop|truncate|grant)\s", re.I)
@@ -38,10 +39,19 @@ class Mode(Enum):
 
 
 class LyingProxy:
-    """Listens on its own port and passes everything on to the server but the `at`-th write; none = an honest proxy."""
+    """Listens on its own port and passes everything on to the server but the `at`-th write; none = an honest proxy.
 
-    def __init__(self, target: tuple[str, int], at: int | None, bind: str = "0.0.0.0") -> None:
-        self._target, self._at = target, at
+    With `hold`, every write waits there before it is committed: a request is in the middle of its work, provably.
+    """
+
+    def __init__(
+        self,
+        target: tuple[str, int],
+        at: int | None = None,
+        hold: threading.Event | None = None,
+        bind: str = "0.0.0.0",
+    ) -> None:
+        self._target, self._at, self._hold = target, at, hold
         self._lock = threading.Lock()
         self.writes = 0
         """Committed inserts seen so far."""
@@ -63,10 +73,12 @@ class LyingProxy:
         """Count a write and tell whether it is the one to lie about."""
         with self._lock:
             self.writes += 1
-            if self.writes - 1 != self._at:
-                return False
-            self.dropped = sql.decode(errors="replace")[:400]
-            return True
+            is_it = self.writes - 1 == self._at
+            if is_it:
+                self.dropped = sql.decode(errors="replace")[:400]
+        if self._hold is not None:
+            self._hold.wait(HOLD_SECONDS)
+        return is_it
 
     def _accept(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from runner.kit import Answer, eventually, require
@@ -25,6 +26,7 @@ FINAL = ("released", "expired", "cancelled")
 # 143 as well: npm passes the group's SIGTERM on a second time, and it may arrive when Node has begun to exit with 0.
 ENDED_BY_TERM = (0, 143)
 Done = TypeVar("Done")
+Given = TypeVar("Given")
 
 
 def stamp(moment: datetime) -> str:
@@ -146,7 +148,7 @@ class Desk:
     def peak(self, pool: str, start: datetime, end: datetime) -> int:
         """Return the largest use of a pool in an interval, by its timeline."""
         path = f"/api/v1/pools/{pool}/timeline?from={stamp(start)}&to={stamp(end)}"
-        return max(piece["usedUnits"] for piece in self.call("GET", path).expect(200).fields["slices"])
+        return max(int(piece["usedUnits"]) for piece in self.call("GET", path).expect(200).fields["slices"])
 
     def await_state(self, id: str, *states: str, seconds: float = 12) -> Fields:
         """Wait until a lease is in one of these states."""
@@ -211,6 +213,12 @@ def at_once(jobs: Sequence[Callable[[], Done]]) -> list[Done]:
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         return list(pool.map(run, jobs))
+
+
+def spread(desks: Sequence[Desk], inputs: Sequence[Given], act: Callable[[Desk, Given], Done]) -> list[Done]:
+    """Do something with each input at once, dealt out to the API instances in turn."""
+    jobs = [partial(act, desks[number % len(desks)], given) for number, given in enumerate(inputs)]
+    return at_once(jobs)
 
 
 def fresh_token() -> str:

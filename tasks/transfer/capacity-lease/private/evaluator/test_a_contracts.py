@@ -1,12 +1,11 @@
 """Dimension A: contracts and lifecycle."""
 
-import itertools
 import json
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from house import ENDED_BY_TERM, FINAL, OPEN, Claim, Desk, House, at_once, soon, stamp, tomorrow
+from house import ENDED_BY_TERM, FINAL, OPEN, Claim, Desk, House, at_once, soon, spread, stamp, tomorrow
 from runner.kit import Answer, case, eventually, require
 from runner.kit.answers import Fields
 
@@ -294,12 +293,9 @@ def test_events_are_exact_and_gapless(house: House) -> None:
             if is_last and not page:
                 return
 
-    desks = itertools.cycle((first, second))
-    jobs = [lambda desk=next(desks): desk.book({"p": 1}, tomorrow(3), tomorrow(4)) for _ in range(24)]
-
     def write() -> None:
         try:
-            at_once(jobs)
+            spread([first, second], range(24), lambda desk, _: desk.book({"p": 1}, tomorrow(3), tomorrow(4)))
         finally:
             over.set()
 

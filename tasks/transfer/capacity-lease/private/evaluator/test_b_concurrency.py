@@ -3,8 +3,8 @@
 import random
 from datetime import timedelta
 
-from house import Claim, Desk, House, at_once, stamp, tomorrow
-from runner.kit import case, require
+from house import Claim, Desk, House, spread, stamp, tomorrow
+from runner.kit import Answer, case, require
 
 SEED = 20261130
 
@@ -90,9 +90,8 @@ def test_one_key_has_one_effect(house: House) -> None:
     """The race is run three times, then the same for confirming."""
     desks = house.open(3)
     desks[0].pool("p", 1000)
-    ask = [lambda desk=desks[n % 3], key=f"key-{n // 64}": _ask(desk, key) for n in range(192)]
     for race in range(3):
-        answers = at_once(ask[race * 64 : race * 64 + 64])
+        answers = spread(desks, [f"key-{race}"] * 64, _ask)
         for answer in answers:
             answer.expect(201)
         bodies = {answer.body for answer in answers}
@@ -109,12 +108,12 @@ def test_one_key_has_one_effect(house: House) -> None:
     require(created.headers.get("idempotency-replayed") == "true", "a repeated request is not marked as replayed")
     desks[1].refused(desks[1].ask({"p": 2}, tomorrow(), tomorrow(1), key="key-0"), 409, "IDEMPOTENCY_KEY_REUSED")
     claim = Claim(created.fields["leaseToken"], created.fields["lease"])
-    confirms = at_once([lambda desk=desks[n % 3]: desk.attempt(claim, "confirm", key="c") for n in range(24)])
+    confirms = spread(desks, ["c"] * 24, lambda desk, key: desk.attempt(claim, "confirm", key=key))
     require({answer.status for answer in confirms} == {200}, f"confirming: {sorted(a.status for a in confirms)}")
     assert desks[0].history(claim.id) == ["lease.held", "lease.confirmed"]
 
 
-def _ask(desk: Desk, key: str):  # type: ignore[no-untyped-def]
+def _ask(desk: Desk, key: str) -> Answer:
     return desk.ask({"p": 1}, tomorrow(), tomorrow(1), key=key)
 
 
@@ -129,11 +128,8 @@ def test_a_hot_pool_is_never_oversubscribed(house: House) -> None:
     """Sixty requests race for seven units through three instances; so do renewals into one free place."""
     desks = house.open(3)
     desks[0].pool("p", 7)
-    jobs = [
-        lambda desk=desks[n % 3]: desk.ask({"p": 1}, tomorrow(), tomorrow(1), wait=False).expect(201, 409)
-        for n in range(60)
-    ]
-    granted = [answer for answer in at_once(jobs) if answer.status == 201]
+    answers = spread(desks, range(60), lambda desk, _: desk.ask({"p": 1}, tomorrow(), tomorrow(1), wait=False))
+    granted = [answer for answer in answers if answer.expect(201, 409).status == 201]
     require(len(granted) == 7, f"{len(granted)} leases of one unit in a pool of 7")
     require(desks[1].peak("p", tomorrow(), tomorrow(1)) == 7, "the timeline does not show the pool as full")
     snapshot = desks[2].snapshot()
@@ -145,9 +141,7 @@ def test_a_hot_pool_is_never_oversubscribed(house: House) -> None:
     claims = [desks[0].act(desks[0].book({"q": 1}, tomorrow(), tomorrow(1)), "confirm") for _ in range(6)]
     desks[0].book({"q": 4}, tomorrow(1), tomorrow(2))
     later = {"endAt": stamp(tomorrow(2))}
-    renewals = at_once(
-        [lambda desk=desks[n % 3], claim=claim: desk.attempt(claim, "renew", later) for n, claim in enumerate(claims)]
-    )
+    renewals = spread(desks, claims, lambda desk, claim: desk.attempt(claim, "renew", later))
     won = [answer for answer in renewals if answer.expect(200, 409).status == 200]
     require(len(won) == 2, f"{len(won)} of 6 renewals got the 2 units that were free")
     require(desks[1].peak("q", tomorrow(), tomorrow(2)) == 6, "renewals have oversubscribed the pool")
@@ -175,15 +169,10 @@ def test_gangs_are_all_or_none(house: House) -> None:
 
     chance = random.Random(SEED)
     orders = [chance.sample(pools, 3) for _ in range(48)]
-    answers = at_once(
-        [
-            lambda desk=desks[n % 3], order=order: desk.ask(
-                dict.fromkeys(order, 1), tomorrow(), tomorrow(1), wait=False
-            ).expect(201, 409)
-            for n, order in enumerate(orders)
-        ]
-    )
-    granted = [set(order) for order, answer in zip(orders, answers, strict=True) if answer.status == 201]
+    answers = spread(desks, orders, _gang)
+    granted = [
+        set(order) for order, answer in zip(orders, answers, strict=True) if answer.expect(201, 409).status == 201
+    ]
     for pool in pools:
         expected = sum(pool in gang for gang in granted)
         used = desks[1].peak(pool, tomorrow(), tomorrow(1))
@@ -194,3 +183,7 @@ def test_gangs_are_all_or_none(house: House) -> None:
     states = [lease["state"] for lease in snapshot["resources"]["leases"]]
     assert states.count("held") == len(granted) + 1
     assert len([event for event in snapshot["events"] if event["type"] == "lease.held"]) == len(granted) + 1
+
+
+def _gang(desk: Desk, pools: list[str]) -> Answer:
+    return desk.ask(dict.fromkeys(pools, 1), tomorrow(), tomorrow(1), wait=False)

@@ -19,7 +19,7 @@ def _traffic(desk: Desk) -> Iterator[Answer]:
     """Use every operation of the contract."""
     for path in ("/healthz", "/readyz", "/openapi.json", "/"):
         yield desk.call("GET", path).expect(200)
-    body = {"poolId": "p", "name": "P", "capacity": 4}
+    body: dict[str, object] = {"poolId": "p", "name": "P", "capacity": 4}
     yield desk.call("POST", "/api/v1/pools", body, admin=True).expect(201)
     yield desk.call("POST", "/api/v1/pools", body, admin=True).expect(409)
     yield desk.call("PATCH", "/api/v1/pools/p", {"name": "Q"}, admin=True, revision=1).expect(200)
@@ -42,8 +42,8 @@ def _traffic(desk: Desk) -> Iterator[Answer]:
     yield desk.call("GET", "/api/v1/work?state=pending", admin=True).expect(200)
     yield desk.call("GET", "/api/v1/verification-snapshot", admin=True).expect(200)
     yield desk.attempt(claim, "confirm", token="wrong").expect(403)
-    for action, body in (("confirm", {}), ("renew", {"endAt": stamp(tomorrow(2))}), ("release", {})):
-        answer = desk.attempt(claim, action, body).expect(200)
+    for action, change in (("confirm", {}), ("renew", {"endAt": stamp(tomorrow(2))}), ("release", {})):
+        answer = desk.attempt(claim, action, change).expect(200)
         claim.lease = answer.fields
         yield answer
     queued = Claim(waiting.fields["leaseToken"], desk.lease(waiting.fields["lease"]["leaseId"]))
