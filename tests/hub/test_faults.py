@@ -14,19 +14,19 @@ from wire.report import JournalRow
 from wire.token import Role
 
 
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A server that a test may kill."""
-    server = Postgres(folder=tmp_path / "pg", durable=False)
+@pytest.fixture(scope="module")
+def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A server that a test may kill, if it starts it again."""
+    server = Postgres(folder=tmp_path_factory.mktemp("pg"), durable=False)
     server.start()
     yield server
     server.stop()
 
 
-@pytest.fixture
-def own_hub(own_postgres: Postgres, tmp_path: Path) -> Iterator[Hub]:
+@pytest.fixture(scope="module")
+def own_hub(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub over that server."""
-    with running_hub(tmp_path / "hub", own_postgres.url, wait_seconds=0.3) as hub:
+    with running_hub(tmp_path_factory.mktemp("hub"), own_postgres.url, wait_seconds=0.3) as hub:
         prepare(hub)
         yield hub
 
@@ -112,14 +112,14 @@ def test_a_hub_may_be_started_before_its_database(tmp_path: Path) -> None:
     postgres.stop()
 
 
-def test_a_restarted_hub_knows_everything(own_postgres: Postgres, tmp_path: Path) -> None:
+def test_a_restarted_hub_knows_everything(database_url: str, tmp_path: Path) -> None:
     """Nothing that matters is in memory."""
-    with running_hub(tmp_path / "hub", own_postgres.url) as hub:
+    with running_hub(tmp_path / "hub", database_url) as hub:
         prepare(hub)
         trial = hub.put_trial()
         assert hub.send(trial, Role.EVALUATOR, a_plan("A-01"), a_case("A-01")).is_success
         result = hub.settle(trial, graded()).json()
-    with running_hub(tmp_path / "hub", own_postgres.url) as hub:
+    with running_hub(tmp_path / "hub", database_url) as hub:
         wait_until(lambda: hub.client.get("/readyz").status_code == 200)
         assert hub.settle(trial, graded()).json() == result
         assert hub.client.get(f"/v1/archives/{of_bytes(b'user part')}").content == b"user part"

@@ -32,8 +32,7 @@ def start(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "settings", "message"),
     [
-        (("hub", "serve"), {}, "HUB_DATABASE_URL"),
-        (("hub", "serve"), {"HUB_CONNECTIONS": "0"}, "HUB_CONNECTIONS"),
+        (("hub", "serve"), {"HUB_CONNECTIONS": "0"}, "HUB_DATABASE_URL"),
         (
             ("hub", "serve"),
             {"HUB_DATABASE_URL": "postgresql:///x", "HUB_STORE": "/tmp", "HUB_INSTALLATION_KEY": "/nonexistent"},

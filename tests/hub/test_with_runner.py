@@ -18,22 +18,23 @@ from wire.token import Role, Token, mint
 Connect = Callable[..., Client]
 
 
-@pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
-    """A server that a test may kill."""
-    server = Postgres(folder=tmp_path / "pg", durable=False)
+@pytest.fixture(scope="module")
+def own_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A server that a test may kill, if it starts it again."""
+    server = Postgres(folder=tmp_path_factory.mktemp("pg"), durable=False)
     server.start()
     yield server
     server.stop()
 
 
-@pytest.fixture
-def tcp_hub(own_postgres: Postgres, tmp_path: Path) -> Iterator[Hub]:
+@pytest.fixture(scope="module")
+def tcp_hub(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub on loopback, as drivers in a cluster reach it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with running_hub(tmp_path / "hub", own_postgres.url, listen=f"127.0.0.1:{port}", wait_seconds=0.3) as hub:
+    folder = tmp_path_factory.mktemp("hub")
+    with running_hub(folder, own_postgres.url, listen=f"127.0.0.1:{port}", wait_seconds=0.3) as hub:
         prepare(hub)
         yield hub
 
