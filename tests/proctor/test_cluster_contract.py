@@ -22,13 +22,15 @@ from controller.cluster import (
     Replaced,
     Updated,
 )
+from controller.kube import KubeCluster
 from proctor.local.memory import MemoryCluster
 from wire.digest import of_bytes
-from wire.names import FINALIZER, MANAGED_BY
+from wire.names import MANAGED_BY
 from wire.run import AgentKind, AgentSpec, Arm, Evaluation, Limits, UserSpec
 from wire.trial import RunRef, TrialSpec
 
 NAMESPACE = "proctor-runs"
+HOLD = "example.com/contract"
 PATIENCE_SECONDS = 20.0
 Scenario: TypeAlias = Callable[[Cluster], Awaitable[None]]
 Play: TypeAlias = Callable[[Scenario], None]
@@ -39,17 +41,16 @@ def play(request: pytest.FixtureRequest) -> Play:
     """Run a scenario against one adapter; the real one talks to the cluster of KUBECONFIG."""
 
     async def run(scenario: Scenario) -> None:
-        await asyncio.wait_for(scenario(_cluster(request.param)), 60)
+        if request.param == "memory":
+            await asyncio.wait_for(scenario(MemoryCluster()), 60)
+            return
+        cluster = KubeCluster()
+        try:
+            await asyncio.wait_for(scenario(cluster), 60)
+        finally:
+            await cluster.close()
 
     return lambda scenario: asyncio.run(run(scenario))
-
-
-def _cluster(adapter: str) -> Cluster:
-    if adapter == "memory":
-        return MemoryCluster()
-    from controller.kube import KubeCluster
-
-    return KubeCluster()
 
 
 def secret(name: str, **metadata: object) -> Object:
@@ -234,7 +235,7 @@ def test_a_finalizer_holds_an_object_until_it_is_removed(play: Play) -> None:
 
     async def scenario(cluster: Cluster) -> None:
         name = fresh()
-        made = await cluster.create(Kind.Trial, trial(name, finalizers=[FINALIZER]))
+        made = await cluster.create(Kind.Trial, trial(name, finalizers=[HOLD]))
         await cluster.delete(Kind.Trial, made)
         held = await cluster.get(Kind.Trial, NAMESPACE, name)
         assert held is not None
