@@ -70,7 +70,10 @@ class Preparation:
 def open_store(place: str, endpoint: str | None) -> Store:
     """Return the store that the settings name."""
     if not place.startswith("s3://"):
-        return FolderStore(Path(place))
+        try:
+            return FolderStore(Path(place))
+        except OSError as error:
+            raise InvalidInput(f"HUB_STORE: {error}") from error
     bucket = place.removeprefix("s3://").strip("/")
     if not bucket or "/" in bucket:
         raise InvalidInput(f"HUB_STORE: {place!r} is not s3://<bucket>")

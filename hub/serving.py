@@ -28,7 +28,14 @@ def serve(app: ASGIApp, listen: str) -> None:
 
 def server(app: ASGIApp, listen: str) -> uvicorn.Server:
     """Return a server for `host:port` or `unix:<path>`; `.run()` serves until a signal."""
-    common = {"log_config": None, "access_log": False, "timeout_graceful_shutdown": 10, "server_header": False}
+    common = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 10,
+        # Longer than callers pause between two calls: a connection closed under a caller's hands costs it a retry.
+        "timeout_keep_alive": 75,
+    }
     if listen.startswith(_SOCKET):
         return uvicorn.Server(uvicorn.Config(app, uds=listen.removeprefix(_SOCKET), **common))  # type: ignore[arg-type]
     host, _, port = listen.rpartition(":")

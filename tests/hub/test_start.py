@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from hub.app import open_store
 from hub.settings import read_key
 from tests.hub.builders import KEY, bearer, prepare, running_hub, wait_until
 from wire.errors import InvalidInput
@@ -100,3 +101,10 @@ def test_bundled_packages_are_stored_and_a_malformed_one_stops_none(
         digest = pack(package_folder).digest
         answer = hub.client.get(f"/v1/packages/{digest}")
         assert PackageManifest.model_validate(answer.json()).digest() == digest
+
+
+@pytest.mark.parametrize("store", ["/dev/null/store", "s3://", "s3://bucket/below"])
+def test_a_store_that_cannot_be_is_refused(store: str) -> None:
+    """A place that is neither a usable folder nor a bucket is named at the start."""
+    with pytest.raises(InvalidInput, match="HUB_STORE"):
+        open_store(store, None)
