@@ -97,6 +97,12 @@ class Engine:
         """Look at a run again: a hint from outside, harmless at any time."""
         self.queue.add(("run", namespace, name))
 
+    def touch_runs(self, namespace: str) -> None:
+        """Look at all runs of a namespace again."""
+        for run in self.store.all(Kind.BenchmarkRun):
+            if run["metadata"]["namespace"] == namespace:
+                self.touch_run(namespace, run["metadata"]["name"])
+
     async def _synced(self, stop: asyncio.Event) -> None:
         """Wait until every kind was listed once, or the end."""
         tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(self._all_synced())]
@@ -192,8 +198,7 @@ class Engine:
         elif kind is Kind.BenchmarkRun:
             self._run_noticed(before, now, meta)
         elif kind is Kind.TaskSuite:
-            for run in self.store.all(Kind.BenchmarkRun):
-                self.queue.add(("run", run["metadata"]["namespace"], run["metadata"]["name"]))
+            self.touch_runs(namespace)
         elif trial := (meta.get("labels") or {}).get(LABEL_TRIAL):
             self.queue.add(("trial", namespace, trial))
 

@@ -23,7 +23,7 @@ class Settings(BaseSettings):
     installation_key_file: Path | None = None
     """File with the key that signs tokens."""
     installation_key: SecretBytes = SecretBytes(b"")
-    """The key itself; read from the file when that is set."""
+    """The key itself; `__main__` reads it from the file when that is set."""
 
     hub_url: str = "http://127.0.0.1:8080"
     """The hub as the operator reaches it."""
@@ -76,6 +76,12 @@ class Settings(BaseSettings):
 
     def key(self) -> bytes:
         """Return the installation key."""
-        if self.installation_key_file is not None:
-            return self.installation_key_file.read_bytes().strip()
         return self.installation_key.get_secret_value()
+
+    def read_key(self) -> SecretBytes:
+        """Return the key from its file, where one is named. Raises ValueError when there is none worth the name."""
+        file = self.installation_key_file
+        key = self.key() if file is None else file.read_bytes().strip()
+        if len(key) < 16:
+            raise ValueError(f"the installation key {file or ''} is shorter than 16 bytes")
+        return SecretBytes(key)
