@@ -167,7 +167,7 @@ class TrialStatus(Wire):
     rounds: int = 0
     """Evaluation rounds begun."""
     pods: Annotated[dict[str, Annotated[str, StringConstraints(max_length=64)]], Field(max_length=64)] = {}
-    """Name → UID of this attempt's pods (and Job) once seen, so that a lost one is never mistaken for one not made yet."""
+    """Name → UID of this attempt's pods (and Job) once seen, so that a lost one is never taken for one not made yet."""
     attempts: Annotated[list[Attempt], Field(max_length=5)] = []
     """The last five failed attempts."""
     failures: int = 0
