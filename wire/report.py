@@ -11,7 +11,7 @@ from pydantic import Field
 from wire.digest import DigestField
 from wire.journal import CaseId, CaseOutcome, Entry, Line, Settlement, TrialRecord
 from wire.model import Wire
-from wire.trial import Attempt, EndReason, FailureClass, Result, Submission, Time
+from wire.trial import Attempt, EndReason, FailureClass, Result, Submission
 
 Standing = Literal["Unfinished", "Graded", "Errored", "Cancelled"]
 
@@ -165,8 +165,6 @@ class TrialLine(Wire):
     failure_class: FailureClass | None = None
     reason: Line = ""
     message: Line = ""
-    ended_at: Time | None = None
-    """When the last case was reported."""
 
 
 class CellLine(Wire):
