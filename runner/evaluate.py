@@ -37,7 +37,12 @@ log = structlog.get_logger()
 def main(settings: EvaluateSettings) -> int:
     """Evaluate this pod's shard and return the exit code."""
     hub = Hub(settings.hub_url, settings.secret("token"), settings.trial_uid, settings.spool)
-    daemon = Daemon(settings.suts[settings.shard], settings.secret(f"daemon-{settings.shard}"))
+    daemon = Daemon(
+        settings.suts[settings.shard],
+        settings.secret(f"daemon-{settings.shard}"),
+        first_seconds=settings.first_seconds,
+        silence_seconds=settings.lost_seconds,
+    )
     with TemporaryDirectory(prefix="evaluate-") as scratch:
         shard = Shard(settings, hub, daemon, Path(scratch))
         try:

@@ -134,6 +134,8 @@ class AgentSettings(SessionSettings):
     daemon_url: str
     lost_seconds: float = 60.0
     """How long a silent daemon is waited for before its sandbox counts as lost."""
+    first_seconds: float = 600.0
+    """The same for its first answer: its image may still be pulled."""
 
 
 class GateSettings(DriverSettings):
@@ -159,5 +161,9 @@ class EvaluateSettings(DriverSettings):
     submission: Submission
     submission_folder: str = SUBMISSION
     """Where the submission lies in the sut, read-only."""
+    lost_seconds: float = 60.0
+    """How long a silent daemon is waited for before its sandbox counts as lost."""
+    first_seconds: float = 600.0
+    """The same for its first answer: its image may still be pulled."""
     round: int = 1
     shard: int = Field(validation_alias="JOB_COMPLETION_INDEX")

@@ -17,6 +17,11 @@ from runner.kit.faults import KitFailed, SubmissionFailed
 
 Done = TypeVar("Done")
 PageRole = Literal["alert", "button", "cell", "form", "heading", "row", "status", "table"]
+FIELD_ROLES: Final[tuple[Literal["combobox"], Literal["textbox"], Literal["spinbutton"]]] = (
+    "combobox",
+    "textbox",
+    "spinbutton",
+)
 WAIT_SECONDS: Final = 8.0
 ARGUMENTS: Final = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-proxy-server"]
 
@@ -71,13 +76,11 @@ class Ui:
 
     def fill(self, label: str, text: str) -> None:
         """Fill the field with this accessible name."""
-        self._do(f"fill {label!r} with {text!r}", lambda: self._page.get_by_label(label, exact=True).fill(text))
+        self._do(f"fill {label!r} with {text!r}", lambda: self._field(label).fill(text))
 
     def select(self, label: str, value: str) -> None:
         """Choose an option of the select with this accessible name."""
-        self._do(
-            f"choose {value!r} in {label!r}", lambda: self._page.get_by_label(label, exact=True).select_option(value)
-        )
+        self._do(f"choose {value!r} in {label!r}", lambda: self._field(label).select_option(value))
 
     def click(self, button: str) -> None:
         """Press the button with this accessible name."""
@@ -111,6 +114,14 @@ class Ui:
         """Close the page and its context."""
         if self._browser.is_connected():
             self._page.context.close()
+
+    def _field(self, label: str) -> Locator:
+        """Find a field by its label or its accessible name: the label around a select has the options in its text."""
+        page = self._page
+        found = page.get_by_label(label, exact=True)
+        for role in FIELD_ROLES:
+            found = found.or_(page.get_by_role(role, name=label, exact=True))
+        return found
 
     def _do(self, what: str, act: Callable[[], Done]) -> Done:
         self._file.line(f"browser: {what}")
