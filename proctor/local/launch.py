@@ -89,7 +89,7 @@ async def launch(documents: Sequence[Document], home: Home, image: Image, progre
     cluster = MemoryCluster(admit=admit, new_uid=lambda: str(uuid4()))
     async with (
         _kubelet(cluster, home, image, progress) as kubelet,
-        _engine(cluster, home, documents) as engine,
+        _engine(cluster, home, image, documents) as engine,
     ):
         follower = Follower(cluster, progress, outcome)
         for document in documents:
@@ -189,7 +189,7 @@ async def _kubelet(cluster: MemoryCluster, home: Home, image: Image, progress: P
 
 @asynccontextmanager
 async def _engine(
-    cluster: MemoryCluster, home: Home, documents: Sequence[Document]
+    cluster: MemoryCluster, home: Home, image: Image, documents: Sequence[Document]
 ) -> AsyncIterator["asyncio.Task[None]"]:
     key = home.key.read_bytes().strip()
     settings = OperatorSettings(
@@ -198,6 +198,7 @@ async def _engine(
         hub_address=f"127.0.0.1:{HUB_PORT}",
         gateway_address=f"127.0.0.1:{GATEWAY_PORT}",
         api_address=API_ADDRESS,
+        sandbox_image=f"rootfs:{image.root.name}",
         max_running=PARALLEL_TRIALS,
     )
     transport = httpx2.AsyncHTTPTransport(uds=str(home.socket("hub")))
