@@ -27,8 +27,6 @@ from wire.names import (
 from wire.run import BenchmarkRunStatus
 from wire.trial import RunRef, TrialSpec
 
-PROBLEM_RETRY_SECONDS = 15.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunWorld:
@@ -91,7 +89,7 @@ def _accept(world: RunWorld) -> list[Action]:
 def _problem(world: RunWorld, problem: Problem) -> list[Action]:
     status = with_problem(world.run, problem, world.now)
     # A suite that appears wakes the run; only what nobody tells us about is asked for again.
-    again: list[Action] = [Wait(seconds=PROBLEM_RETRY_SECONDS)] if problem.passing else []
+    again: list[Action] = [Wait(seconds=world.settings.blocked_retry_seconds)] if problem.passing else []
     if status == world.run.status:
         return again
     event = Emit(reason=problem.reason, message=problem.message, warning=True)

@@ -18,7 +18,7 @@ from proctor.local.objects import Notice
 from wire.digest import Digest, of_bytes
 from wire.journal import RunRecord, Settled, Settlement, TrialRecord
 from wire.names import LABEL_ROLE
-from wire.outcome import Checked, Delivered, Evaluated
+from wire.outcome import Checked, Delivered, Evaluated, Failed
 from wire.package import Operations, PackageManifest, SuiteInfo, TaskInfo
 from wire.trial import Result
 
@@ -94,7 +94,8 @@ class MemoryHub:
         stored = self.settlements[(uid, self.trials[uid].spec.retries)]
         if not stored:
             stored.append(settlement)
-        return Settled(result=RESULT if stored[0].phase == "Graded" else None)
+        first = stored[0].phase
+        return Settled(phase=first, result=RESULT if first == "Graded" else None)
 
     async def manifest(self, digest: str) -> PackageManifest | None:
         self._listen()
@@ -115,24 +116,34 @@ def ended(container: str, exit_code: int = 0, message: str = "", reason: str = "
     return {"name": container, "state": {"terminated": state}}
 
 
+def waiting(container: str, reason: str, message: str) -> Object:
+    """Return the status of a container that does not start."""
+    return {"name": container, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def role(pod: Object) -> str:
+    """Return a pod's role."""
+    return str(pod["metadata"]["labels"][LABEL_ROLE])
+
+
 def obedient(pod: Object) -> list[Object]:
     """Script of drivers that all do well: delivered, passed, evaluated."""
-    role = pod["metadata"]["labels"][LABEL_ROLE]
     env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
-    if role == "session":
-        said = Delivered(conversation=int(env["PROCTOR_CONVERSATION"]), candidate=CANDIDATE)
-        return [ended("agent"), ended("user", message=_text(said))]
-    if role == "gate":
+    if role(pod) == "session":
+        delivered = Delivered(conversation=int(env["PROCTOR_CONVERSATION"]), candidate=CANDIDATE)
+        return [ended("agent"), ended("user", message=said(delivered))]
+    if role(pod) == "gate":
         conversation, candidate = int(env["PROCTOR_CONVERSATION"]), env["PROCTOR_CANDIDATE"]
         checked = Checked(conversation=conversation, candidate=candidate, passed=True, prepared=PREPARED)
-        return [ended("gate", message=_text(checked))]
+        return [ended("gate", message=said(checked))]
     digest = json.loads(env["PROCTOR_SUBMISSION"])["digest"]
     evaluated = Evaluated(shard=int(env["JOB_COMPLETION_INDEX"]), submission=digest, unresolved=0)
-    return [ended("evaluator", message=_text(evaluated))]
+    return [ended("evaluator", message=said(evaluated))]
 
 
-def _text(said: Delivered | Checked | Evaluated) -> str:
-    return json.dumps(said.dump())
+def said(outcome: Delivered | Checked | Evaluated | Failed) -> str:
+    """Return a termination message."""
+    return json.dumps(outcome.dump())
 
 
 class Kubelet:
@@ -141,6 +152,7 @@ class Kubelet:
     def __init__(self, cluster: MemoryCluster, script: Script = obedient) -> None:
         self._objects, self.script = cluster.objects, script
         self._waiting: list[Object] = []
+        self._stuck: list[Object] = []
         self.uids: dict[str, set[str]] = defaultdict(set)
         self.created: list[str] = []
         self.alive: dict[str, set[str]] = defaultdict(set)
@@ -171,6 +183,14 @@ class Kubelet:
             alive.add(place)
         self.most_attempts = max(self.most_attempts, len({name.split("/")[0] for name in alive}))
 
+    def again(self) -> None:
+        """Try pods that did not start once more."""
+        self._waiting, self._stuck = [*self._waiting, *self._stuck], []
+
+    def ignore(self, pod: Object) -> None:
+        """Leave a pod alone for ever."""
+        self._waiting = [other for other in self._waiting if other["metadata"]["uid"] != pod["metadata"]["uid"]]
+
     def step(self) -> bool:
         """Move one pod on; False = there is none to move."""
         if not self._waiting:
@@ -191,10 +211,18 @@ class Kubelet:
             boxes = self.script(found)
             if not boxes:
                 return True
-            well = all(box["state"].get("terminated", {}).get("exitCode") == 0 for box in boxes)
-            status = {"phase": "Succeeded" if well else "Failed", "containerStatuses": boxes}
+            status = {"phase": _phase(boxes), "containerStatuses": boxes}
+            if status["phase"] == "Pending":
+                self._stuck.append(found)
         self._objects.set_status(Kind.Pod, found, status)
         return True
+
+
+def _phase(boxes: list[Object]) -> str:
+    ends = [box["state"].get("terminated") for box in boxes]
+    if not all(ends):
+        return "Pending"
+    return "Succeeded" if all(end["exitCode"] == 0 for end in ends if end) else "Failed"
 
 
 class Killed(BaseException):

@@ -7,6 +7,7 @@ from controller.cluster import Kind, Object
 from controller.engine import Engine
 from controller.settings import Settings
 from proctor.local.memory import MemoryCluster
+from proctor.local.objects import Admit
 from tests.controller.fakes import (
     NAMESPACE,
     Clock,
@@ -28,9 +29,9 @@ STEPS_LIMIT = 20_000
 class Lab:
     """Everything a test needs to watch a run from its creation to its end."""
 
-    def __init__(self, script: Script = obedient, chosen: Settings | None = None) -> None:
+    def __init__(self, script: Script = obedient, chosen: Settings | None = None, admit: Admit | None = None) -> None:
         self.clock = Clock()
-        self.cluster = MemoryCluster(self.clock)
+        self.cluster = MemoryCluster(self.clock, admit)
         self.kubelet = Kubelet(self.cluster, script)
         self.hub = MemoryHub()
         self.settings = chosen or settings()
@@ -100,6 +101,16 @@ class Lab:
         found = self.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, name)
         return str(((found or {}).get("status") or {}).get("phase", ""))
 
+    def run_status(self, name: str = "quick") -> Object:
+        found = self.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, name) or {}
+        return dict(found.get("status") or {})
+
+    def edit_run(self, name: str = "quick", **spec: object) -> None:
+        """Change a run's spec as a user would."""
+        found = self.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, name)
+        assert found is not None
+        self.cluster.objects.patch(Kind.BenchmarkRun, found, {"spec": spec})
+
     def condition(self, kind: str, name: str = "quick") -> Object:
         found = self.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, name) or {}
         conditions = (found.get("status") or {}).get("conditions") or []
@@ -115,9 +126,9 @@ class Lab:
         }
 
 
-async def ready(script: Script = obedient, **changes: object) -> Lab:
+async def ready(script: Script = obedient, admit: Admit | None = None, **changes: object) -> Lab:
     """Return a lab with a suite and a started operator."""
-    lab = Lab(script, settings(**changes))
+    lab = Lab(script, settings(**changes), admit)
     await lab.apply(Kind.TaskSuite, suite())
     await lab.start()
     return lab
