@@ -95,7 +95,12 @@ def create_app(session: Session) -> Starlette:
 def main(settings: AgentSettings) -> int:
     """Serve until the user is done, silent for too long, or something fails."""
     hub = Hub(settings.hub_url, settings.secret("token"), settings.trial_uid, settings.spool / "agent")
-    daemon = Daemon(settings.daemon_url, settings.secret("daemon"), silence_seconds=settings.lost_seconds)
+    daemon = Daemon(
+        settings.daemon_url,
+        settings.secret("daemon"),
+        first_seconds=settings.first_seconds,
+        silence_seconds=settings.lost_seconds,
+    )
     session = Session(lambda: scene_of(settings, hub, daemon), settings.agent_home)
     serving = server(create_app(session), "127.0.0.1", settings.agent_port)
     session.end = lambda: setattr(serving, "should_exit", True)

@@ -77,7 +77,8 @@ def limit_reached(sealed: Sequence[TurnSealed], limits: Limits) -> EndReason | N
         return EndReason.RESOURCE_LIMIT
     if len(sealed) >= limits.turns:
         return EndReason.TURN_LIMIT
-    if seconds_used(sealed) >= limits.development_minutes * 60:
+    # A second's grace: the sandbox's clock may differ a little from that of the pod that ended the turn.
+    if seconds_used(sealed) >= limits.development_minutes * 60 - 1:
         return EndReason.TIME_LIMIT
     return None
 

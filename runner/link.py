@@ -14,7 +14,16 @@ from typing import BinaryIO, Final, TypeVar
 
 import httpx2
 
-from runner.errors import CanaryAnswered, Conflict, Missing, NotNow, SandboxLost, Unprocessable, Unreachable
+from runner.errors import (
+    CanaryAnswered,
+    Conflict,
+    Missing,
+    NotNow,
+    PackageMalformed,
+    SandboxLost,
+    Unprocessable,
+    Unreachable,
+)
 from wire.errors import Broken, DigestMismatch, InvalidInput, ProctorError, Refused
 
 T = TypeVar("T")
@@ -126,7 +135,7 @@ def length(archive: Path | bytes) -> dict[str, str]:
 
 
 _REASONS: Final[dict[str, type[ProctorError]]] = {
-    kind.reason: kind for kind in (DigestMismatch, CanaryAnswered, SandboxLost)
+    kind.reason: kind for kind in (DigestMismatch, CanaryAnswered, SandboxLost, PackageMalformed)
 }
 _KINDS: Final[dict[int, type[ProctorError]]] = {
     400: InvalidInput,

@@ -7,6 +7,7 @@ pod's exit code tells the operator.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -14,7 +15,7 @@ import structlog
 
 from runner.agents import KINDS
 from runner.agents.scene import Reply, Scene
-from runner.clock import now
+from runner.clock import from_unix, now
 from runner.errors import Missing
 from runner.workspace import prepare, store_candidate, store_checkpoint
 from wire.errors import Broken, ProctorError
@@ -90,13 +91,26 @@ class Session:
         return self._make_scene()
 
     def _work(self, request: TurnRequest) -> None:
+        def take(scene: Scene) -> Reply:
+            # Development time begins here: preparing a sandbox is not the agent's. A turn that outlived its session
+            # began when its command did.
+            known = scene.daemon.status(scene.command(request.turn))
+            self._set(
+                TurnStatus(turn=request.turn, done=False, started_at=from_unix(known.started_at) if known else now())
+            )
+            return KINDS[scene.spec.arm.agent.kind].turn(request, scene)
+
         try:
-            reply = self._in_sandbox(lambda scene: KINDS[scene.spec.arm.agent.kind].turn(request, scene))
+            reply = self._in_sandbox(take)
         except Exception:  # the top of a thread: `_guarded` has recorded it, every answer tells it
             log.exception("the turn failed", turn=request.turn)
             return
+        begun = self._turns[request.turn].started_at
+        self._set(_done(request.turn, replace(reply, started_at=min(begun, reply.started_at))))
+
+    def _set(self, status: TurnStatus) -> None:
         with self._changed:
-            self._turns[request.turn] = _done(request.turn, reply)
+            self._turns[status.turn] = status
             self._changed.notify_all()
 
     def _in_sandbox(self, call: Callable[[Scene], T]) -> T:

@@ -5,7 +5,6 @@ It alone holds the scenario. Decisions are `runner.conversation`'s; here they ar
 
 import tempfile
 import threading
-import time
 import tomllib
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from runner.clock import now
+from runner.clock import now, parse
 from runner.conversation import AlreadyEnded, Deliver, Say, Seen, next_step
 from runner.ending import conclude
 from runner.errors import PackageMalformed, Unreachable
@@ -46,9 +45,10 @@ class AgentContainer:
         """Send a message and wait for the answer; at the time limit what runs is ended."""
         request = TurnRequest(turn=say.turn, conversation=conversation, message=say.message)
         self._link.request("PUT", f"/v1/turns/{say.turn}", content=request.model_dump_json(by_alias=True))
-        deadline = time.monotonic() + say.seconds
-        while not (status := self._poll(say.turn, deadline)).done:
-            if time.monotonic() >= deadline:
+        left = say.seconds
+        while not (status := self._poll(say.turn, left)).done:
+            left = say.seconds - _seconds_since(status.started_at)
+            if left <= 0:
                 self._link.request("POST", "/v1/interrupt", timeout=ARCHIVE_SECONDS)
         return status
 
@@ -65,8 +65,9 @@ class AgentContainer:
         self._over.set()
         self._link.request("POST", "/v1/finish", timeout=ARCHIVE_SECONDS)
 
-    def _poll(self, turn: int, deadline: float) -> TurnStatus:
-        wait = max(0.5, min(POLL_SECONDS, deadline - time.monotonic()))
+    def _poll(self, turn: int, left: float) -> TurnStatus:
+        """Ask how a turn stands, waiting for its end or its time limit."""
+        wait = max(0.5, min(POLL_SECONDS, left))
         response = self._link.request("GET", f"/v1/turns/{turn}", params={"wait": wait}, timeout=wait + 30)
         return TurnStatus.model_validate_json(response.content)
 
@@ -80,6 +81,10 @@ class AgentContainer:
                 self._link.request("GET", "/healthz")
         except Unreachable:
             return  # whoever asks the agent something next finds out as well
+
+
+def _seconds_since(moment: str) -> float:
+    return (parse(now()) - parse(moment)).total_seconds()
 
 
 class Conversation:

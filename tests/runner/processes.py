@@ -17,8 +17,8 @@ from runner.daemon import Daemon
 
 ROOT = Path(__file__).parents[2]
 BEARER = "a-bearer"
-OTHER_UID = 64123
-"""A uid that nobody on the machine has: ending all its processes must hit nobody else's."""
+OTHER_UID = 100_000 + os.getpid()
+"""A uid that nobody on the machine has, not even a second run of these tests: all its processes get killed."""
 
 
 def free_port() -> int:
@@ -160,6 +160,7 @@ def await_health(url: str, running: Running) -> None:
 @contextlib.contextmanager
 def box(folder: Path, uid: int | None = None, **settings: object) -> Iterator[Box]:
     """Run a sandbox for as long as the block lasts."""
+    folder.mkdir(exist_ok=True)
     made = Box(folder=folder, uid=uid, settings=settings)
     try:
         yield made.start()
