@@ -1,5 +1,7 @@
 """The quickstart on a real cluster: `helm install`, `kubectl apply`, `kubectl wait`, and the results it promises."""
 
+import tomllib
+
 import pytest
 
 from proctor.crds import REPOSITORY
@@ -33,6 +35,26 @@ def test_doing_nothing_passes_no_case_that_needs_work(quickstart: Quickstart) ->
     passed = {case for case, outcome in found.items() if outcome == "passed"}
     assert len(passed) <= len(found) // 10 + 1, passed
     assert quickstart.trials["nop"]["status"]["submission"]["gatePassed"] is False
+
+
+def test_the_mutant_fails_exactly_what_it_declares(quickstart: Quickstart) -> None:
+    """One planted mistake: its declared cases among the selected ones fail, and no other."""
+    declared = tomllib.loads((TASK / "private" / "mutants.toml").read_text(encoding="utf-8"))["mutants"]
+    mutant = quickstart.trials["mutant"]["spec"]["arm"]["agent"]["mutant"]
+    (fails,) = (set(one["fails"]) for one in declared if one["id"] == mutant)
+    found = quickstart.outcomes["mutant"]
+    assert {case for case, outcome in found.items() if outcome != "passed"} == fails & set(found)
+    assert fails & set(found), "the quickstart's mutant shows itself in a quick case"
+
+
+def test_the_report_says_what_it_covers(proctor: Installation, quickstart: Quickstart) -> None:
+    """A selection is never taken for the whole suite: so many of so many cases, not formal."""
+    trial = quickstart.trials["oracle"]
+    with proctor.hub() as hub:
+        report = hub.get(f"/v1/runs/{trial['spec']['runRef']['uid']}/report").raise_for_status().json()
+    scheduled, selected = trial["status"]["result"]["scheduled"], len(quickstart.outcomes["oracle"])
+    assert {cell["coverage"] for cell in report["cells"]} == {f"{selected} of {scheduled} cases, not formal"}
+    assert report["formal"] is False
 
 
 def test_the_run_is_complete_for_kubectl(proctor: Installation, quickstart: Quickstart) -> None:
