@@ -85,8 +85,9 @@ tools: $(READY) ## kubectl and helm, into the cache
 	@$(PY) tools/fetch.py kubectl >/dev/null
 
 .PHONY: crds
-crds: $(READY) ## generate crds/ from wire/
+crds: $(READY) ## generate crds/ from wire/, and the chart's suite from tasks/
 	@$(PY) -m proctor.crds
+	$(PY) -m proctor.suites
 
 .PHONY: lock
 lock: $(READY) ## resolve requirements/ anew from pyproject.toml
