@@ -95,7 +95,8 @@ class Lab:
         return next(t for t in self.all(Kind.Trial) if t["spec"]["index"] == index)
 
     def phase(self, index: int = 0) -> str:
-        return str((self.trial(index).get("status") or {}).get("phase", ""))
+        there = [t for t in self.all(Kind.Trial) if t["spec"]["index"] == index]
+        return str((there[0].get("status") or {}).get("phase", "")) if there else ""
 
     def run_phase(self, name: str = "quick") -> str:
         found = self.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, name)

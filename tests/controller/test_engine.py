@@ -7,7 +7,19 @@ from typing import TypeAlias
 import pytest
 
 from controller.cluster import Kind, Object, Rejected
-from tests.controller.fakes import CANDIDATE, NAMESPACE, PREPARED, RESULT, ended, obedient, role, run, said, waiting
+from tests.controller.fakes import (
+    CANDIDATE,
+    NAMESPACE,
+    PREPARED,
+    RESULT,
+    Script,
+    ended,
+    obedient,
+    role,
+    run,
+    said,
+    waiting,
+)
 from tests.controller.lab import Lab, ready
 from wire.names import LABEL_ATTEMPT
 from wire.outcome import Checked, Delivered, DriverFailure, Evaluated, Failed
@@ -16,11 +28,11 @@ from wire.trial import EndReason
 Story: TypeAlias = Callable[[Lab], Awaitable[None]]
 
 
-def tell(story: Story, script: Callable[[Object], list[Object]] = obedient, **changes: object) -> None:
+def tell(story: Story, script: Script = obedient) -> None:
     """Tell a story in a lab with a started operator, and stop it in order."""
 
     async def whole() -> None:
-        lab = await ready(script, **changes)
+        lab = await ready(script)
         await story(lab)
         await lab.stop()
 
