@@ -1,7 +1,7 @@
 """CapacityLease as its cases see it: processes, one desk for each API instance, and the words of the contract.
 
 Every answer is checked against the contract's own OpenAPI document, so a malformed one is the submission's failure
-wherever it turns up.
+wherever it turns up; only surplus fields are let through, but in the case that is about them.
 """
 
 import secrets
@@ -27,6 +27,13 @@ FINAL = ("released", "expired", "cancelled")
 ENDED_BY_TERM = (0, 143)
 Done = TypeVar("Done")
 Given = TypeVar("Given")
+
+
+def tolerant(schema: Any) -> Any:
+    """Return a JSON schema, or a document of them, that lets surplus fields through."""
+    if isinstance(schema, dict):
+        return {key: tolerant(value) for key, value in schema.items() if key != "additionalProperties"}
+    return [tolerant(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def stamp(moment: datetime) -> str:

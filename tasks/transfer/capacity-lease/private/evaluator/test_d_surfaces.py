@@ -81,6 +81,7 @@ def test_traffic_conforms_to_the_served_document(house: House, contract: OpenApi
         require(not lacking, f"{operation}: the served document lacks the parameters {sorted(lacking)}")
     for answer in _traffic(desk):
         served.check(answer)
+        contract.check(answer)
         if answer.headers.get("content-type", "").startswith("application/json"):
             _must_refuse(served, answer)
 
