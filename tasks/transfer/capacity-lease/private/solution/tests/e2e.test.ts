@@ -23,7 +23,7 @@ after(async () => {
 test("request, confirm, renew and release on the page reach the database", async () => {
   const poolId = await api.pool(2);
   const page = await browser.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(20_000);
   await page.goto(api.url);
   await page.getByText("No leases yet").waitFor();
   await page.getByLabel("Owner").fill("browser");

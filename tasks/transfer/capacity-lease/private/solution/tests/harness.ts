@@ -175,7 +175,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-export async function eventually(what: string, check: () => Promise<boolean>, seconds = 10): Promise<void> {
+export async function eventually(what: string, check: () => Promise<boolean>, seconds = 20): Promise<void> {
   const end = Date.now() + seconds * 1000;
   while (!(await check())) {
     assert.ok(Date.now() < end, `not in time: ${what}`);
