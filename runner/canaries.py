@@ -15,7 +15,6 @@ from wire.journal import Canaries
 
 CONNECT_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.5
-SETTLE_SECONDS: Final = 60.0
 
 
 def is_good(seen: Canaries, wanted: Canary) -> bool:
@@ -23,7 +22,7 @@ def is_good(seen: Canaries, wanted: Canary) -> bool:
     return all(seen.refused.values()) and (seen.gateway_answers or wanted.gateway is None)
 
 
-async def settle(wanted: Canary | None, pod: str, limit_seconds: float = SETTLE_SECONDS) -> Canaries:
+async def settle(wanted: Canary | None, pod: str, limit_seconds: float) -> Canaries:
     """Try until all is as it should be, or until time is up; return what was seen last."""
     if wanted is None:
         return Canaries(pod=pod, refused={}, gateway_answers=False, pids_bounded=are_pids_bounded())

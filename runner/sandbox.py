@@ -192,7 +192,7 @@ def create_app(settings: SandboxSettings) -> Starlette:
         app.state.sandbox = sandbox
 
         async def watch() -> None:
-            sandbox.canaries = await settle(settings.canaries, settings.pod_name)
+            sandbox.canaries = await settle(settings.canaries, settings.pod_name, settings.settle_seconds)
 
         watching = asyncio.create_task(watch())
         yield

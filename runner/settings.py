@@ -77,6 +77,8 @@ class SandboxSettings(PodSettings):
 
     canaries: Canary | None = None
     """None: nothing is checked, and the answer says so by naming no target."""
+    settle_seconds: float = 60.0
+    """How long network policies may take to bite."""
     submission_digest: DigestField | None = None
     """What `receive` must be given."""
     submission_folder: str = SUBMISSION
