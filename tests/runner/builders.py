@@ -43,10 +43,12 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def add_package(hub: FakeHub, folder: Path, operations: Operations | None = None, **public: str) -> PackageManifest:
-    """Give a hub a package; `public` replaces files of its public part, with `__` for `/`."""
+def add_package(
+    hub: FakeHub, folder: Path, operations: Operations | None = None, checker: str = "checker"
+) -> PackageManifest:
+    """Give a hub a package."""
     files = {"scaffold/app.py": 'print("scaffold")\n', "README.md": "contract", "plan.md": "plan"}
-    files |= {"checker/check.mjs": "checker"} | {name.replace("__", "/"): text for name, text in public.items()}
+    files |= {"checker/check.mjs": checker}
     parts: dict[PartName, dict[str, str]] = {
         "public": files,
         "user": {"scenario.toml": SCENARIO},

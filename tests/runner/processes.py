@@ -57,11 +57,10 @@ class Running:
         return self.process.wait(seconds)
 
 
-def start_role(role: str, folder: Path, settings: Mapping[str, object]) -> Running:
+def start_role(role: str, folder: Path, settings: Mapping[str, object], path: str = os.defpath) -> Running:
     """Start `python -m runner ROLE` with nothing but these settings in its environment."""
     log = folder / f"{role}-{time.monotonic_ns()}.log"
     environment = {f"PROCTOR_{name.upper()}": str(value) for name, value in settings.items()}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "runner", role],
