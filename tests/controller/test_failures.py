@@ -119,7 +119,7 @@ def test_a_pods_state_is_read_as_the_kubelet_writes_it() -> None:
     ended = {
         "exitCode": 0,
         "reason": "Completed",
-        "message": Delivered(conversation=1, candidate=CANDIDATE).model_dump_json(),
+        "message": "",
     }
     found = {
         "metadata": {
