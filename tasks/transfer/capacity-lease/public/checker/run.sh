@@ -29,7 +29,7 @@ api=$!
 tries=0
 until node -e "fetch('http://127.0.0.1:$PORT/healthz').then(r=>process.exit(r.ok?0:1),()=>process.exit(1))"; do
     tries=$((tries + 1))
-    if [ "$tries" -ge 60 ]; then
+    if [ "$tries" -ge 60 ] || ! kill -0 "$api" 2>/dev/null; then
         echo "the API did not answer /healthz in time; its log:" >&2
         tail -n 40 "$scratch/api.log" >&2
         exit 1

@@ -159,6 +159,27 @@ test("holds expire, the queue moves by priority, and events arrive in order alth
   assert.deepEqual(order, order.toSorted());
 });
 
+test("a waiting lease is bypassed three times at most, and then has its turn", async () => {
+  const poolId = await one.pool(2);
+  const first = await hold(poolId, 1);
+  const patient = await hold(poolId, 2, {}, 202);
+  for (const turn of [1, 2, 3]) {
+    await act(await hold(poolId, 1), "cancel");
+    assert.equal((await two.call("GET", `/api/v1/leases/${patient.lease.leaseId}`)).body.bypassCount, turn);
+  }
+  const late = await hold(poolId, 1, {}, 202);
+  await hold(poolId, 1, { startAt: at(12), endAt: at(13) });
+  await act(first, "cancel");
+  const worker = new Worker();
+  const stateOf = async (held: Held) => (await one.call("GET", `/api/v1/leases/${held.lease.leaseId}`)).body.state;
+  await eventually("the patient one is promoted", async () => (await stateOf(patient)) === "held");
+  assert.equal(await stateOf(late), "waiting");
+  const promoted = (await one.call("GET", `/api/v1/leases/${patient.lease.leaseId}`)).body;
+  await act({ ...patient, lease: promoted }, "cancel");
+  await eventually("the late one is promoted", async () => (await stateOf(late)) === "held");
+  await worker.stop();
+});
+
 test("an import is all or nothing, and may be repeated", async () => {
   const folder = mkdtempSync(join(tmpdir(), "seed-"));
   const poolId = `seed-${randomUUID()}`.slice(0, 40);
