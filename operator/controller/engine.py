@@ -29,6 +29,8 @@ from wire.names import LABEL_TRIAL
 
 LOG = structlog.get_logger()
 CONFLICT_SECONDS = 0.2
+# A run looks at all its trials: one look for a burst of their changes.
+COUNT_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
@@ -193,7 +195,7 @@ class Engine:
             self._forget(meta["uid"])
         if kind is Kind.Trial:
             self.queue.add(("trial", namespace, meta["name"]))
-            self.queue.add(("run", namespace, seen["spec"]["runRef"]["name"]))
+            self.queue.add(("run", namespace, seen["spec"]["runRef"]["name"]), COUNT_SECONDS)
             self.queue.add(PUMP)
         elif kind is Kind.BenchmarkRun:
             self._run_noticed(before, now, meta)

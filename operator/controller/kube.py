@@ -31,6 +31,7 @@ CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=5)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=5, sock_read=90)
 STREAM_SECONDS: Final = (240, 300)
 LONGEST_BACKOFF_SECONDS: Final = 30.0
+RESUME_SECONDS: Final = 0.2
 MERGE_PATCH: Final = "application/merge-patch+json"
 LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 OURS: Final = (Kind.Pod, Kind.Job)
@@ -107,9 +108,11 @@ class KubeCluster:
                     version, failures = seen, 0
                     if change is not None:
                         yield change
+                await asyncio.sleep(RESUME_SECONDS)
             except Expired:
                 version = ""
-            except (*LOST, NotReady, Rejected) as error:
+            except (*LOST, NotReady, Rejected, ValueError) as error:
+                # ValueError: a line that was cut off, or is longer than any object.
                 failures += 1
                 LOG.warning("watch broken", kind=kind.name, namespace=namespace, error=str(error) or repr(error))
                 self.beats.pop((kind, namespace), None)
@@ -182,7 +185,7 @@ class KubeCluster:
         self._limiter.answered()
         if status >= 500 or status == 401:
             raise NotReady(f"the API server answered {status}: {text[:300]!r}")
-        return status, json.loads(text)
+        return status, _json(text)
 
     async def _ready(self) -> tuple[RESTClientObject, str]:
         """Load the configuration once, on first use: this needs a running loop."""
@@ -227,6 +230,15 @@ def _checked(status: int, answer: Object) -> Object:
         # Not of our object: a quota that is being updated, a namespace that is just being made.
         raise NotReady(_said(answer))
     raise Rejected(_said(answer))
+
+
+def _json(text: bytes) -> Object:
+    """Read an answer; what answers in plain text (an unknown path, a proxy) is taken as a message."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    return answer if isinstance(answer, dict) else {"message": text.decode(errors="replace")}
 
 
 def _said(answer: Mapping[str, Any]) -> str:
