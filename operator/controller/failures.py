@@ -124,8 +124,10 @@ def blocked(pod: PodView) -> tuple[str, str] | None:
         return "Unschedulable", f"pod {pod.name} fits on no node: {pod.unschedulable}; {fix}"
     for box in pod.containers:
         if box.waiting in BLOCKED:
+            # The kubelet alternates between the two: one reason, so that it is told once.
+            reason = "ImagePullBackOff" if box.waiting == "ErrImagePull" else box.waiting
             where = f"pod {pod.name}, container {box.name}"
-            return box.waiting, f"{where}: {box.message or box.waiting}; {BLOCKED[box.waiting]}"
+            return reason, f"{where}: {box.message or box.waiting}; {BLOCKED[box.waiting]}"
     return None
 
 

@@ -18,8 +18,8 @@ def with_problem(run: RunView, problem: Problem, now: datetime) -> BenchmarkRunS
     """Return the status of a run that is not accepted."""
     met = _Conditions(run.meta, run.status, now)
     met.set("Accepted", "False", problem.reason, problem.message)
-    met.set("Progressing", "False", problem.reason)
-    met.set("Complete", "False", problem.reason)
+    met.set("Progressing", "False", "NotAccepted")
+    met.set("Complete", "False", "NotAccepted")
     changes = {"conditions": met.list(), "observed_generation": run.meta.generation}
     return run.status.model_copy(update=changes)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.accept import Packages, Problem, judge
-from controller.actions import Create, SetStatus
+from controller.actions import Create, Emit, SetStatus
 from controller.plan_run import RunWorld, plan
 from controller.run_status import indexes, intervals
 from controller.views import RunView, SuiteView, run_of, suite_of
@@ -127,3 +127,14 @@ def test_an_edited_suite_does_not_touch_an_accepted_run() -> None:
 def test_intervals_say_what_they_were_given(numbers: set[int]) -> None:
     """Reading what was written gives the same indexes."""
     assert indexes(intervals(numbers)) == numbers
+
+
+def test_a_problem_is_the_reason_of_one_condition() -> None:
+    """Accepted says it; the others say that the run is not accepted."""
+    (written, event) = plan(seen(viewed(), suite=None))
+    assert isinstance(written, SetStatus)
+    assert isinstance(event, Emit)
+    assert isinstance(written.status, BenchmarkRunStatus)
+    assert [c.type for c in written.status.conditions if c.reason == "UnknownSuite"] == ["Accepted"]
+    assert event.reason == "UnknownSuite"
+    assert plan(seen(viewed(written.status.dump()), suite=None)) == []

@@ -244,7 +244,7 @@ def test_a_pod_that_cannot_start_is_noted_with_a_fix() -> None:
     stuck = pod(BOX.name, ContainerView(name="sandbox", waiting="ErrImagePull", message="not found"), ip="")
     (note,) = plan(world(trial(status()), stuck))
     assert isinstance(note, Note)
-    assert note.reason == "ErrImagePull"
+    assert note.reason == "ImagePullBackOff"
     assert "check the image's name" in note.message
 
 
