@@ -62,6 +62,8 @@ async function run(settings: Settings): Promise<void> {
   // A signal may come twice: from the process group and again from npm. `on`, because `once` would let the second one kill.
   process.on("SIGTERM", () => stop.abort());
   process.on("SIGINT", () => stop.abort());
+  // A database that hangs cannot keep the process.
+  stop.signal.addEventListener("abort", () => setTimeout(() => process.exit(0), 4500).unref());
   const cleaning = setInterval(() => void tidy(db, settings.retentionSeconds).catch(report), 1000 * Math.min(60, Math.max(1, settings.retentionSeconds / 2)));
   console.log(`worker ${settings.workerId} runs`);
   const pumps = [

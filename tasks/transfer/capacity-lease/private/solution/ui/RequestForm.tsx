@@ -1,4 +1,4 @@
-import { useState, type FormEvent } from "react";
+import { useState, type FormEvent, type ReactNode } from "react";
 import { change, fromField, type Change, type Pool } from "./client.ts";
 
 const most = 10;
@@ -27,44 +27,37 @@ export function RequestForm({ pools, busy, act }: { pools: Pool[]; busy: boolean
   return (
     <form aria-labelledby="request-title" onSubmit={submit}>
       <h2 id="request-title">Request a lease</h2>
-      <label>
-        Owner
-        <input name="owner" required maxLength={64} autoComplete="off" />
-      </label>
+      <Field name="owner" label="Owner">
+        <input id="owner" name="owner" required maxLength={64} autoComplete="off" />
+      </Field>
       {rows.map((row) => (
         <div className="pair" key={row}>
-          <label>
-            {`Pool ${row}`}
-            <select name={`pool-${row}`} required>
+          <Field name={`pool-${row}`} label={`Pool ${row}`}>
+            <select id={`pool-${row}`} name={`pool-${row}`} required>
               {pools.map(({ poolId }) => (
                 <option key={poolId} value={poolId}>
                   {poolId}
                 </option>
               ))}
             </select>
-          </label>
-          <label>
-            {`Units ${row}`}
-            <input name={`units-${row}`} type="number" min={1} max={1000000} required defaultValue={1} />
-          </label>
+          </Field>
+          <Field name={`units-${row}`} label={`Units ${row}`}>
+            <input id={`units-${row}`} name={`units-${row}`} type="number" min={1} max={1000000} required defaultValue={1} />
+          </Field>
         </div>
       ))}
-      <label>
-        Start (UTC)
-        <input name="start" type="datetime-local" step={1} required />
-      </label>
-      <label>
-        End (UTC)
-        <input name="end" type="datetime-local" step={1} required />
-      </label>
-      <label>
-        Priority
-        <input name="priority" type="number" min={0} max={9} required defaultValue={0} />
-      </label>
-      <label>
-        Hold seconds
-        <input name="hold" type="number" min={1} max={3600} required defaultValue={300} />
-      </label>
+      <Field name="start" label="Start (UTC)">
+        <input id="start" name="start" type="datetime-local" step={1} required />
+      </Field>
+      <Field name="end" label="End (UTC)">
+        <input id="end" name="end" type="datetime-local" step={1} required />
+      </Field>
+      <Field name="priority" label="Priority">
+        <input id="priority" name="priority" type="number" min={0} max={9} required defaultValue={0} />
+      </Field>
+      <Field name="hold" label="Hold seconds">
+        <input id="hold" name="hold" type="number" min={1} max={3600} required defaultValue={300} />
+      </Field>
       <div className="buttons">
         <button type="button" onClick={() => setCount(count + 1)} disabled={count >= most}>
           Add pool
@@ -77,5 +70,15 @@ export function RequestForm({ pools, busy, act }: { pools: Pool[]; busy: boolean
         </button>
       </div>
     </form>
+  );
+}
+
+/** A label beside its control, not around it: the options of a select are no part of its name. */
+function Field({ name, label, children }: { name: string; label: string; children: ReactNode }) {
+  return (
+    <div className="field">
+      <label htmlFor={name}>{label}</label>
+      {children}
+    </div>
   );
 }
