@@ -47,9 +47,14 @@ export interface Change {
   headers: Record<string, string>;
 }
 
+/** A random key. Not `randomUUID`: browsers offer that only on HTTPS and localhost, and this page is also plain HTTP. */
+function freshKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Describe a change; its key is made here, so that trying again repeats the same request. */
 export function change(path: string, body: object, headers: Record<string, string> = {}): Change {
-  return { path, body, headers: { ...headers, "content-type": "application/json", "idempotency-key": crypto.randomUUID() } };
+  return { path, body, headers: { ...headers, "content-type": "application/json", "idempotency-key": freshKey() } };
 }
 
 export function send<T>({ path, body, headers }: Change): Promise<T> {
