@@ -4,7 +4,6 @@ The workspace is hostile, so the daemon never touches it: it starts this module 
 and passes bytes through. Standard library and `wire` only; exit 65 with one line on stderr is a refusal.
 
     get [--exclude PATH …] ROOT [ROOT …]    write a deterministic tar to stdout; several roots under their full paths
-    digest [--exclude PATH …] ROOT          print its digest
     put [--clean] ROOT                      unpack a tar from stdin
 """
 
@@ -14,29 +13,13 @@ import shutil
 import stat
 import sys
 from collections.abc import Sequence
-from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
 from wire.archive import BYTES_LIMIT, MEMBERS_LIMIT, extract, write_tree, write_trees
-from wire.digest import Hasher
 from wire.errors import InvalidInput
 
 EXIT_REFUSED: Final = 65
-
-
-class HashingSink(RawIOBase):
-    """A file that keeps nothing but the digest of what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = Hasher()
-
-    def write(self, chunk: object) -> int:
-        """Take a chunk."""
-        content = bytes(cast(bytes, chunk))
-        self.seen.update(content)
-        return len(content)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="runner.tree")
-    parser.add_argument("action", choices=["get", "digest", "put"])
+    parser.add_argument("action", choices=["get", "put"])
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--clean", action="store_true")
     parser.add_argument("roots", nargs="+", type=Path)
@@ -66,13 +49,8 @@ def _act(options: argparse.Namespace) -> None:
         return
     for root in roots:
         check(root)
-    if options.action == "get":
-        get(roots, sys.stdout.buffer, options.exclude)
-        sys.stdout.buffer.flush()
-        return
-    sink = HashingSink()
-    get(roots, cast(BinaryIO, sink), options.exclude)
-    sys.stdout.write(sink.seen.digest() + "\n")
+    get(roots, sys.stdout.buffer, options.exclude)
+    sys.stdout.buffer.flush()
 
 
 def get(roots: Sequence[Path], out: BinaryIO, excluded: Sequence[str]) -> None:

@@ -6,18 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import pydantic
-
 from runner.account import Account
 from runner.tree import EXIT_REFUSED
 from runner.web import drain
+from wire.digest import Digest, Hasher
 from wire.errors import Broken, InvalidInput
 
 CHUNK_BYTES: Final = 1 << 20
-# Our own code and what it imports, wherever the image keeps them; both belong to root.
-LIBRARIES: Final = ":".join(
-    dict.fromkeys(str(Path(file).resolve().parents[1]) for file in (__file__, str(pydantic.__file__)))
-)
+LIBRARY: Final = str(Path(__file__).resolve().parents[1])
+"""Our own code, which is root's; `runner.tree` imports nothing else but the standard library."""
 
 
 class Trees:
@@ -36,13 +33,12 @@ class Trees:
             await _finish(process)
         return self._pieces(process, process.stdout, first)
 
-    async def digest(self, root: str, excluded: Sequence[str]) -> str:
+    async def digest(self, root: str, excluded: Sequence[str]) -> Digest:
         """Return the digest of the tar that `read` would give."""
-        process = await self._start("digest", *(f"--exclude={path}" for path in excluded), "--", *_checked([root]))
-        assert process.stdout is not None
-        found = await process.stdout.read()
-        await _finish(process)
-        return found.decode().strip()
+        seen = Hasher()
+        async for piece in await self.read([root], excluded):
+            seen.update(piece)
+        return seen.digest()
 
     async def write(self, root: str, content: AsyncIterator[bytes], *, clean: bool) -> None:
         """Unpack a tar."""
@@ -63,7 +59,7 @@ class Trees:
             *("-s", "-P", "-m", "runner.tree"),
             *arguments,
             cwd="/",
-            env={"PYTHONPATH": LIBRARIES, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PYTHONPATH": LIBRARY, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
