@@ -25,6 +25,7 @@ class Lab:
 
     def __init__(self, cluster: MemoryCluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
+        self.patience_seconds = PATIENCE_SECONDS
 
     def pod(self, name: str, script: str, **changes: object) -> Object:
         """Create a pod with one container `box`; keywords: tier, trial, uid, env, mounts, and fields of its spec."""
@@ -44,7 +45,7 @@ class Lab:
 
     async def until(self, name: str, is_so: Callable[[Object | None], bool]) -> Object:
         """Wait until a pod is as wanted; None = gone."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline = asyncio.get_running_loop().time() + self.patience_seconds
         while not is_so(found := self.cluster.objects.get(Kind.Pod, NAMESPACE, name)):
             assert asyncio.get_running_loop().time() < deadline, f"{name}: {found}"
             await asyncio.sleep(0.02)

@@ -26,16 +26,15 @@ AGENT_UID = 61_003
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """Where this machine keeps Node 22, PostgreSQL 16 and a Chromium."""
+    """Where Node 22, PostgreSQL 16 and a Chromium are; in the sandbox image simply on its PATH."""
 
-    node: Path
-    postgres: Path
+    folders: Sequence[Path] = ()
     chromium: Path = Path("/usr/bin/chromium")
 
     @property
     def path(self) -> str:
         """Return a PATH with all of it."""
-        return f"{self.node}:{self.postgres}:{os.environ['PATH']}"  # noqa: TID251  a test is a shell
+        return os.pathsep.join([*map(str, self.folders), os.environ["PATH"]])  # noqa: TID251  a test is a shell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +44,7 @@ class Grader:
     task: Path
     info: TaskInfo
     tools: Tools
+    agent_uid: int = AGENT_UID
 
     def grade(self, tree: Path, scratch: Path, only: Sequence[str] = (), tags: Sequence[str] = ()) -> dict[str, Ran]:
         """Run the suite on a prepared tree and return what became of each case."""
@@ -100,13 +100,13 @@ class Grader:
         is_root = os.geteuid() == 0
         if is_root:
             for folder in (tree, home):
-                subprocess.run(["chown", "-R", f"{AGENT_UID}:{AGENT_UID}", str(folder)], check=True)
+                subprocess.run(["chown", "-R", f"{self.agent_uid}:{self.agent_uid}", str(folder)], check=True)
         env = {
             **os.environ,  # noqa: TID251  a test is a shell
             "PROCTOR_SECRETS": str(scratch / "secrets"),
             "PROCTOR_WORKSPACE": str(tree),
             "PROCTOR_AGENT_HOME": str(home),
-            "PROCTOR_AGENT_UID": str(AGENT_UID),
+            "PROCTOR_AGENT_UID": str(self.agent_uid),
             "PROCTOR_OWN_USER": "false" if is_root else "true",
             "PROCTOR_LISTEN_HOST": "127.0.0.1",
             "PROCTOR_LISTEN_PORT": str(port),
