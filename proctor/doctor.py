@@ -7,7 +7,8 @@ from controller.cluster import Kind
 from proctor.local.cgroups import Groups
 from proctor.local.home import Home
 from proctor.local.image import CHECKOUT
-from proctor.local.nest import Mode, find_mode, lacking
+from proctor.local.mode import Mode
+from proctor.local.nest import find_mode, lacking
 from proctor.remote import Remote
 from proctor.settings import Settings
 from proctor.where import hub_of, is_local

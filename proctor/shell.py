@@ -8,7 +8,8 @@ from controller.cluster import Kind
 from proctor.local.control import SHELL, wish
 from proctor.local.home import Home
 from proctor.local.image import PATH
-from proctor.local.nest import Mode, find_mode
+from proctor.local.mode import Mode
+from proctor.local.nest import find_mode
 from proctor.remote import Remote
 from proctor.settings import Settings
 from wire.errors import InvalidInput

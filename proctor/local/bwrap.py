@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from proctor.local.nest import Mode
+from proctor.local.mode import Mode
 from proctor.local.podspec import Container
 from wire.outcome import TERMINATION_LOG
 

@@ -27,7 +27,8 @@ from proctor.local.home import Home
 from proctor.local.image import CHECKOUT, Image
 from proctor.local.kubelet import Kubelet
 from proctor.local.memory import MemoryCluster, wall_clock
-from proctor.local.nest import SINGLE_WARNING, Mode, Nest, find_mode
+from proctor.local.mode import SINGLE_WARNING, Mode
+from proctor.local.nest import Nest, find_mode
 from proctor.local.objects import Notice
 from proctor.local.pods import Machine
 from proctor.progress import Progress

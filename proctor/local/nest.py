@@ -1,9 +1,5 @@
 """What this machine lets us isolate, and the outer namespaces an ordinary user's pods live in.
 
-    root     real root: no user namespace
-    range    an ordinary user with `newuidmap` and a range in /etc/subuid: many user ids inside
-    single   an ordinary user without: one user id inside, so a daemon is no other user than its commands
-
 Two pods can only be joined when the same user namespace owns both networks; the nest is that namespace.
 """
 
@@ -12,20 +8,11 @@ import os
 import pwd
 import shutil
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
+from proctor.local.mode import Mode
 from wire.errors import InvalidInput
-
-
-class Mode(StrEnum):
-    """How much this user may isolate."""
-
-    ROOT = "root"
-    RANGE = "range"
-    SINGLE = "single"
-
 
 PROGRAMS = {
     "bwrap": "bubblewrap",
@@ -35,10 +22,6 @@ PROGRAMS = {
     "mountpoint": "util-linux",
     "ip": "iproute2",
 }
-SINGLE_WARNING = (
-    "this user has no range of ids (/etc/subuid and newuidmap): an agent runs as the same user as the daemon that "
-    "watches it and could end it. Results are not formal."
-)
 
 
 def find_mode() -> Mode:

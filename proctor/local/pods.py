@@ -16,7 +16,8 @@ from typing import Final
 from controller.cluster import Object
 from proctor.local.bwrap import Places, start_words
 from proctor.local.cgroups import Group, Groups
-from proctor.local.nest import Mode, Nest
+from proctor.local.mode import Mode
+from proctor.local.nest import Nest
 from proctor.local.podspec import Container, PodPlan, Volume
 from wire.errors import NotReady
 from wire.outcome import MESSAGE_LIMIT_BYTES

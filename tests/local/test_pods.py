@@ -15,7 +15,8 @@ import pytest
 
 from controller.cluster import Kind, Object
 from proctor.local.image import Image
-from proctor.local.nest import Mode, find_mode
+from proctor.local.mode import Mode
+from proctor.local.nest import find_mode
 from tests.local.conftest import NAMESPACE, Lab, Play
 from wire.names import GATEWAY_PORT, HUB_PORT
 from wire.outcome import MESSAGE_LIMIT_BYTES

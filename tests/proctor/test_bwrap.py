@@ -8,7 +8,7 @@ from controller.cluster import Object
 from proctor.local.bwrap import Places, start_words
 from proctor.local.image import image_env
 from proctor.local.links import Addresses, driver_side
-from proctor.local.nest import Mode
+from proctor.local.mode import Mode
 from proctor.local.podspec import Container, Mount, peer_address, read_pod
 from proctor.local.podstatus import Ended, PodFacts, Started, State, Waiting, phase, pod_status
 from wire.errors import InvalidInput
