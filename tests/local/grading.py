@@ -45,6 +45,8 @@ class Grader:
     info: TaskInfo
     tools: Tools
     agent_uid: int = AGENT_UID
+    driver: str | None = None
+    """User that plays the driver, where the tests are root; PostgreSQL does not start as root. None: whoever we are."""
 
     def grade(self, tree: Path, scratch: Path, only: Sequence[str] = (), tags: Sequence[str] = ()) -> dict[str, Ran]:
         """Run the suite on a prepared tree and return what became of each case."""
@@ -84,7 +86,10 @@ class Grader:
             str(suite),
             str(suite),
         ]
-        env = {**os.environ, "PATH": self.tools.path}  # noqa: TID251  a test is a shell
+        if self.driver is not None:
+            command = ["setpriv", f"--reuid={self.driver}", "--clear-groups", *command]
+            subprocess.run(["chown", "-R", self.driver, str(scratch)], check=True)
+        env = {**os.environ, "PATH": self.tools.path, "HOME": str(scratch)}  # noqa: TID251  a test is a shell
         with (scratch / "pytest.log").open("wb") as log:
             subprocess.run(command, env=env, cwd=suite, stdout=log, stderr=subprocess.STDOUT, check=False)
         return (scratch / "pytest.log").read_text()
