@@ -94,7 +94,10 @@ lock: $(READY) ## resolve requirements/ anew from pyproject.toml
 	@tools/lock $(VENV)/bin/uv
 
 .PHONY: clean
-clean: ## remove what was made inside the checkout, and root file systems of earlier content
+clean: ## remove what was made inside the checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	"$(PYTHON)" images/build.py prune
+
+.PHONY: prune
+prune: ## remove from the cache what belongs to earlier content
+	@"$(PYTHON)" images/build.py prune

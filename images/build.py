@@ -168,6 +168,7 @@ class Builder:
             )
         for old in path.parent.glob(f"{image}-*.tar"):
             old.unlink()
+        self._forget_others(tag)
         partial.rename(path)
         return path
 
@@ -201,10 +202,19 @@ class Builder:
             raise subprocess.CalledProcessError(packing.returncode, pack)
 
     def prune(self) -> None:
-        """Remove root file systems of earlier content."""
+        """Remove root file systems of earlier content, and what the store keeps to build faster."""
+        self._forget_others(f"{REGISTRY}/sandbox-root:{self.key.root}")
+        self._run(*self.buildah, "rmi", "--prune", "--force")
         for old in (self.cache / "rootfs").glob("*"):
             if old != self.rootfs_path:
                 self._run(*in_user_namespace(), "rm", "-rf", str(old))
+
+    def _forget_others(self, tag: str) -> None:
+        """Remove an image's earlier content from the store."""
+        name = tag.rsplit(":", 1)[0]
+        for other in self._output("images", "--format={{.Name}}:{{.Tag}}").splitlines():
+            if other.startswith(f"{name}:") and other != tag:
+                self._run(*self.buildah, "rmi", "--force", other)
 
     def _has(self, tag: str) -> bool:
         return subprocess.run([*self.buildah, "inspect", "--type=image", tag], capture_output=True).returncode == 0
@@ -305,7 +315,7 @@ def parser() -> argparse.ArgumentParser:
     verbs.add_parser("archives", help="print names and OCI archives of the images as JSON")
     verbs.add_parser("refs", help="print the images' names as JSON, building nothing")
     verbs.add_parser("packages", help="print the Debian packages that this machine lacks")
-    verbs.add_parser("prune", help="remove root file systems of earlier content")
+    verbs.add_parser("prune", help="remove what belongs to earlier content")
     return top
 
 

@@ -8,7 +8,6 @@ and nothing that others started is touched.
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -74,13 +73,14 @@ def main(argv: list[str]) -> int:
         signal.signal(number, lambda *_: sys.exit(143))
     try:
         # A session of its own, so that an interrupt at the terminal reaches us alone.
-        return wait_for(subprocess.Popen(argv, start_new_session=True).pid)
+        # Not by subprocess, which collects children of its own accord.
+        return wait_for(os.posix_spawnp(argv[0], argv, os.environ, setsid=True))
     except KeyboardInterrupt:
         return 130
     finally:
         if left := descendants(os.getpid()):
             print(f"ending {len(left)} processes that were left", file=sys.stderr)
-            end_all(signal.SIGTERM, 30)
+            end_all(signal.SIGTERM, float(os.environ.get("CONTAIN_PATIENCE_SECONDS", "30")))
             end_all(signal.SIGKILL, 10)
 
 
