@@ -59,8 +59,8 @@ def start(at: Layout, name: str) -> None:
     file = at.state / "pid" / name
     if file.exists() and is_alive(int(file.read_text())):
         return
+    argv = [*enter(at), *command(at, name)]
     with (at.state / "log" / f"{name}.log").open("ab") as log:
-        argv = [*enter(at), *command(at, name)]
         process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
     file.write_text(str(process.pid))
 
