@@ -155,11 +155,13 @@ class Receiver:
             handler.send_response(reply.status)
             handler.send_header("content-type", "application/json")
             handler.send_header("content-length", str(len(content)))
+            # Before the bytes leave: whoever has read the answer must find it noted.
+            delivery.status, delivery.answered_at = reply.status, time.monotonic()
             handler.end_headers()
             handler.wfile.write(content)
             handler.wfile.flush()
-            delivery.status, delivery.answered_at = reply.status, time.monotonic()
         except OSError:
+            delivery.status = delivery.answered_at = None
             self._file.line(f"webhook {delivery.number}: the sender had gone before the answer")
         finally:
             delivery.gone.set()
