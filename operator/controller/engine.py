@@ -64,6 +64,7 @@ class Engine:
         self._ports = Ports(
             cluster=cluster, hub=hub, settings=settings, clock=clock, events=events, metrics=self.metrics
         )
+        self._count_seconds = min(COUNT_SECONDS, settings.status_interval_seconds)
         self.queue: Pending[Key] = Pending()
         self.store = Store(self._noticed)
         self._memory = Memory(store=self.store, queue=self.queue)
@@ -195,7 +196,7 @@ class Engine:
             self._forget(meta["uid"])
         if kind is Kind.Trial:
             self.queue.add(("trial", namespace, meta["name"]))
-            self.queue.add(("run", namespace, seen["spec"]["runRef"]["name"]), COUNT_SECONDS)
+            self.queue.add(("run", namespace, seen["spec"]["runRef"]["name"]), self._count_seconds)
             self.queue.add(PUMP)
         elif kind is Kind.BenchmarkRun:
             self._run_noticed(before, now, meta)

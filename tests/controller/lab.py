@@ -53,10 +53,11 @@ class Lab:
         self._process = asyncio.create_task(engine.run(self._stop))
 
     async def stop(self) -> None:
-        """Stop the operator in order."""
+        """Stop the operator in order; it may still be killed in its last pass."""
+        await self._revive()
         self._stop.set()
         if self._process is not None:
-            await self._process
+            await self._ended(self._process)
             self._process = None
 
     async def until(self, done: Callable[[], bool], *, moving: bool = True) -> None:
@@ -80,13 +81,19 @@ class Lab:
     async def _revive(self) -> None:
         if self._process is None or not self._process.done():
             return
+        if await self._ended(self._process):
+            await self.start()
+
+    async def _ended(self, process: asyncio.Task[None]) -> bool:
+        """Wait for a process's end and tell whether it was killed; any other trouble flies."""
         try:
-            await self._process
+            await process
         except BaseExceptionGroup as group:
             if group.split(Killed)[1] is not None:
                 raise
-        self.deaths += 1
-        await self.start()
+            self.deaths += 1
+            return True
+        return False
 
     def all(self, kind: Kind) -> tuple[Object, ...]:
         return self.cluster.objects.all(kind, NAMESPACE)
