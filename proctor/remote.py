@@ -35,9 +35,9 @@ class Remote:
         self._api = kubernetes.client.CustomObjectsApi()
         self.core = kubernetes.client.CoreV1Api()
 
-    def apply(self, document: Document) -> Object:
+    def apply(self, document: Document) -> None:
         """Create or update an object, as `kubectl apply --server-side` does."""
-        applied: Object = self._call(
+        self._call(
             self._api.patch_namespaced_custom_object,
             *self._at(document.kind, document.namespace, document.name),
             body={**document.body, "apiVersion": f"{GROUP}/{VERSION}", "kind": document.kind.name},
@@ -45,7 +45,6 @@ class Remote:
             force=True,
             _content_type="application/apply-patch+yaml",
         )
-        return applied
 
     def get(self, kind: Kind, name: str) -> Object | None:
         """Return an object; None = it does not exist."""
