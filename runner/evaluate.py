@@ -119,6 +119,8 @@ class Shard:
                 prepared=prepared,
             )
         )
+        # Also when this shard ends here: the hub must know that its reports do not count.
+        self._hub.flush()
         self._compare("submission", submission, after)
 
     def _archive(self, digest: Digest) -> Path:

@@ -51,8 +51,7 @@ class SuiteRun:
         if not has_plan and is_late.is_set():
             raise NotReady(f"the suite had no plan after {self._config.limit_seconds:g} s")
         if not has_plan:
-            words = (scratch / "pytest.log").read_text(errors="replace")[-OUTPUT_CHARS:]
-            raise SuiteCannotStart(f"the suite has no plan; pytest said: {words}")
+            raise SuiteCannotStart(f"the suite has no plan; pytest said: {_words(scratch / 'pytest.log')}")
 
     def _start(self, scratch: Path, writing: int) -> "subprocess.Popen[bytes]":
         # A pipe and not a file: a report is passed on the moment it is written.
@@ -104,3 +103,10 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 def _end_late(process: "subprocess.Popen[bytes]", is_late: threading.Event) -> None:
     is_late.set()
     _kill(process)
+
+
+def _words(output: Path) -> str:
+    """Return what pytest says went wrong: its error lines, else the end of its output."""
+    text = output.read_text(errors="replace")
+    wrong = [line for line in text.splitlines() if line.startswith(("E  ", "ERROR"))]
+    return "\n".join(reversed(wrong))[:OUTPUT_CHARS] or text[-OUTPUT_CHARS:]
