@@ -61,7 +61,8 @@ class Groups:
         """Make the groups of one container."""
         if not self._parents:
             return None
-        folders = tuple(parent / name for parent in self._parents)
+        # With the launcher's number: two launchers never share a group, and a dead one's groups can be told.
+        folders = tuple(parent / f"{os.getpid()}-{name}" for parent in self._parents)
         for folder in folders:
             folder.mkdir(exist_ok=True)
             limits = {
@@ -76,9 +77,11 @@ class Groups:
         return Group(folders=folders, seen_at=self._seen_at)
 
     def sweep(self) -> None:
-        """Remove empty groups that an earlier launcher left."""
+        """Remove what a launcher that is no more has left."""
         for parent in self._parents:
-            Group(folders=tuple(path for path in parent.iterdir() if path.is_dir()), seen_at=()).remove()
+            groups = (path for path in parent.iterdir() if path.is_dir())
+            left = tuple(path for path in groups if not Path("/proc", path.name.partition("-")[0]).exists())
+            Group(folders=left, seen_at=()).remove()
 
 
 def _parents(hierarchy: Path) -> tuple[Path, ...]:

@@ -23,8 +23,8 @@ PATIENCE_SECONDS = 60.0
 class Lab:
     """A cluster with one node, and short words for what tests do with it."""
 
-    def __init__(self, cluster: MemoryCluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
+    def __init__(self, cluster: MemoryCluster, kubelet: Kubelet, folder: Path) -> None:
+        self.cluster, self.kubelet, self.folder = cluster, kubelet, folder
         self.patience_seconds = PATIENCE_SECONDS
 
     def pod(self, name: str, script: str, **changes: object) -> Object:
@@ -110,7 +110,7 @@ def play(image: Image, tmp_path: Path, sockets: dict[int, Path]) -> Play:
                 folder=tmp_path / "pods",
                 logs=tmp_path / "logs",
             )
-            async with Kubelet(cluster.objects, machine, sockets, image.env, wall_clock):
-                await scenario(Lab(cluster, tmp_path))
+            async with Kubelet(cluster.objects, machine, sockets, image.env, wall_clock) as kubelet:
+                await scenario(Lab(cluster, kubelet, tmp_path))
 
     return lambda scenario: asyncio.run(run(scenario))

@@ -19,8 +19,8 @@ async def main(folder: Path, root: Path, mark: str) -> None:
         machine = Machine(
             nest=nest, groups=Groups(), root=root, library={}, folder=folder / "pods", logs=folder / "logs"
         )
-        async with Kubelet(cluster.objects, machine, {}, {"PATH": "/usr/bin:/bin"}, wall_clock):
-            lab = Lab(cluster, folder)
+        async with Kubelet(cluster.objects, machine, {}, {"PATH": "/usr/bin:/bin"}, wall_clock) as kubelet:
+            lab = Lab(cluster, kubelet, folder)
             script = f"trap '' TERM HUP INT; setsid sleep {mark} & setsid -f sleep {mark}; echo up; wait"
             lab.pod("stubborn", script)
             await lab.running("stubborn")

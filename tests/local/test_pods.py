@@ -17,6 +17,7 @@ from controller.cluster import Kind, Object
 from proctor.local.image import Image
 from proctor.local.mode import Mode
 from proctor.local.nest import find_mode
+from proctor.shell import local_words
 from tests.local.conftest import NAMESPACE, Lab, Play
 from wire.names import GATEWAY_PORT, HUB_PORT
 from wire.outcome import MESSAGE_LIMIT_BYTES
@@ -63,13 +64,14 @@ def test_only_drivers_reach_the_hub_and_nobody_anything_else(play: Play, tier: s
             "1.1.1.1",
         )
         asks = "; ".join(f"{ASK.format(target)}; echo" for target in targets)
-        lab.pod("ask", f"{asks}; grep -c . /proc/net/route; ls /sys/class/net | tr '\\n' ' '", tier=tier)
+        lab.pod("ask", f"{asks}; grep -c . /proc/net/route; tail -n +3 /proc/net/dev | cut -d: -f1", tier=tier)
         async with listening(lab):
             lines = [line for line in await lab.printed("ask") if line]
         assert lines[0] == hub
         assert lines[1] == "200"
         assert lines[2:5] == 3 * ["000"]
         assert lines[5] == "1", "the route table has more than its header"
+        assert [line.strip() for line in lines[6:]] == ["lo"]
 
     play(scenario)
 
@@ -265,6 +267,24 @@ def test_a_manifest_that_cannot_be_honoured_fails_with_the_field(play: Play) -> 
         lab.pod("odd", "echo never", volumes=[{"name": "v", "hostPath": {"path": "/"}}])
         pod = await lab.until("odd", lambda found: found is not None and found["status"]["phase"] == "Failed")
         assert "volumes[v]" in pod["status"]["message"]
+
+    play(scenario)
+
+
+def test_a_shell_opens_inside_the_sandbox_as_the_agents_user(play: Play) -> None:
+    """In the pod's own files, processes and network; as the user that commands run as."""
+
+    async def scenario(lab: Lab) -> None:
+        script = "mkdir -p /workspace; echo here >/workspace/mark; echo up; sleep 100"
+        lab.pod("sandbox", script, uid=0, tier="untrusted")
+        await lab.running("sandbox")
+        await lab.says("sandbox", "up")
+        words = local_words(lab.kubelet.first_process("sandbox"), find_mode())
+        shell = await asyncio.create_subprocess_exec(
+            *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        printed, _ = await shell.communicate(b"id -u; cat mark; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; cat /proc/1/comm")
+        assert printed.decode().split() == ["1000", "here", "lo", "sandbox", "tini"]
 
     play(scenario)
 
