@@ -283,7 +283,8 @@ def test_a_shell_opens_inside_the_sandbox_as_the_agents_user(play: Play) -> None
         shell = await asyncio.create_subprocess_exec(
             *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        printed, _ = await shell.communicate(b"id -u; cat mark; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; cat /proc/1/comm")
+        look = b"id -u; cat mark; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; cat /proc/1/comm"
+        printed, _ = await shell.communicate(look)
         assert printed.decode().split() == ["1000", "here", "lo", "sandbox", "tini"]
 
     play(scenario)
