@@ -153,12 +153,11 @@ def _parts(ref: str) -> Sequence[str]:
 def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[str]:
     """Forward a free local port to a Service or pod and give its URL."""
     argv = [fetched("kubectl"), f"--kubeconfig={kubectl.kubeconfig}", f"--namespace={kubectl.namespace}"]
-    process = subprocess.Popen([*argv, "port-forward", target, f":{port}"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "->" in line, f"cannot forward to {target}"
-        yield f"http://{line.split(' ')[2]}"
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen([*argv, "port-forward", target, f":{port}"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "->" in line, f"cannot forward to {target}"
+            yield f"http://{line.split(' ')[2]}"
+        finally:
+            process.terminate()

@@ -16,6 +16,7 @@ from proctor.crds import REPOSITORY
 from tests.e2e import inside, objects
 from tests.e2e.installation import Installation
 from tests.e2e.kubectl import Kubectl, Object, until
+from wire.names import LABEL_ROLE, LABEL_TRIAL
 from wire.sandbox import CommandSpec
 
 pytestmark = pytest.mark.cluster
@@ -38,16 +39,15 @@ def serving(kubectl: Kubectl, image: str, name: str) -> str:
         "name": "box",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-m", "http.server", "9000", "--directory", "/var/empty"],
+        "command": ["python3", "-m", "http.server", "9000", "--directory", "/submission"],
         "readinessProbe": {"httpGet": {"path": "/", "port": 9000}, "periodSeconds": 1},
     }
-    box["command"] = ["sh", "-c", "mkdir -p /tmp/empty && exec python3 -m http.server 9000 --directory /tmp/empty"]
     kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [box]}})
     kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
     return str(kubectl.get("pod", name)["status"]["podIP"])
 
 
-def addresses(proctor: Installation, trial: str) -> dict[str, str]:
+def addresses(proctor: Installation) -> dict[str, str]:
     """Return every place that untrusted pods must not reach, and what they must see there."""
     system = proctor.system
     services = {item["metadata"]["name"]: item["spec"]["clusterIP"] for item in system.items("services")}
@@ -63,7 +63,6 @@ def addresses(proctor: Installation, trial: str) -> dict[str, str]:
     api_service = everywhere.get("service", "kubernetes")["spec"]["clusterIP"]
     endpoint = everywhere.items("endpointslices", "--selector=kubernetes.io/service-name=kubernetes")[0]
     api = endpoint["endpoints"][0]["addresses"][0], endpoint["ports"][0]["port"]
-    (driver,) = inside.pods(proctor, trial, "gate")
     return {
         "hub's service": f"tcp://{services['proctor-hub']}:8080",
         "hub's pod": f"tcp://{pods['hub']}:8080",
@@ -76,7 +75,6 @@ def addresses(proctor: Installation, trial: str) -> dict[str, str]:
         "name server by TCP": f"tcp://{name_server}:53",
         "a name": "name://kubernetes.default.svc.cluster.local",
         "the world": "tcp://1.1.1.1:443",
-        "another port of the driver": f"tcp://{driver['status']['podIP']}:7071",
         "kubelet": f"https://{node_ip}:10250/pods",
         "kubelet, read-only port": f"tcp://{node_ip}:10255",
         "gateway's service": f"http://{services['proctor-gateway']}:8081/healthz",
@@ -97,6 +95,9 @@ def held(proctor: Installation) -> Iterator[Held]:
 
     living_pods = until("sandbox and sut live side by side", living, 240, 0.3)
     proctor.system("scale", "deployment/proctor-operator", "--replicas=0")
+    # Before it ends, the gate stops every process of the agent's user in the sut: a probe would be one of them.
+    gate = f"--selector={LABEL_TRIAL}={name},{LABEL_ROLE}=gate"
+    until("the gate is over", lambda: "Succeeded" in proctor.runs("get", "pods", gate, "--output=yaml") or None, 240)
     others = Kubectl(kubeconfig=proctor.runs.kubeconfig)
     image = proctor.images["sandbox"]
     bystanders = {
@@ -105,7 +106,7 @@ def held(proctor: Installation) -> Iterator[Held]:
         "the sut": f"tcp://{living_pods['sut']['status']['podIP']}:7070",
         "the sandbox": f"tcp://{living_pods['sandbox']['status']['podIP']}:7070",
     }
-    yield Held(trial=trial, pods=living_pods, targets={**addresses(proctor, name), **bystanders})
+    yield Held(trial=trial, pods=living_pods, targets={**addresses(proctor), **bystanders})
     for there in (proctor.runs, others):
         there("delete", "pod", "bystander", "--grace-period=0", "--force", "--ignore-not-found")
     proctor.system("scale", "deployment/proctor-operator", "--replicas=1")
