@@ -109,7 +109,9 @@ def settled(status: TrialStatus, settlement: Settlement, result: Result | None, 
         message=settlement.message,
         last_transition_time=stamp(now),
     )
-    return moved(status, phase, result=result, admitted=False, completion_time=stamp(now), conditions=[met])
+    # Not by the table of moves: the hub may have settled it before this process knew how far it had come.
+    changes = {"result": result, "admitted": False, "completion_time": stamp(now), "conditions": [met]}
+    return status.model_copy(update={"phase": phase, **changes})
 
 
 def kept(status: TrialStatus) -> dict[str, str]:

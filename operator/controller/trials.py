@@ -193,12 +193,13 @@ class _Pass:
 
     async def _settle(self, settlement: Settlement) -> bool:
         answer = await self._ports.hub.settle(self._trial.meta.uid, settlement)
-        # The first settlement counts: after a race (a cancel beside the last verdict) ours follows it.
         phase = answer.phase or settlement.phase
         if phase == "Graded" and answer.result is None:
             raise Broken(f"the hub has settled trial {self._trial.name} without a verdict")
-        ended = settlement.model_copy(update={"phase": phase})
-        status = settled(self._trial.status, ended, answer.result, self._world.now)
+        # The first settlement counts: after a race (a cancel beside the last verdict) ours follows it.
+        if phase != settlement.phase:
+            settlement = Settlement(phase=phase, reason=phase, message="settled before; the first settlement counts")
+        status = settled(self._trial.status, settlement, answer.result, self._world.now)
         return await self._set_status(status)
 
     async def _finalize(self, held: bool) -> None:

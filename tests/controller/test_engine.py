@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 
@@ -21,6 +21,7 @@ from tests.controller.fakes import (
     waiting,
 )
 from tests.controller.lab import Lab, ready
+from wire.journal import Settlement
 from wire.names import LABEL_ATTEMPT
 from wire.outcome import Checked, Delivered, DriverFailure, Evaluated, Failed
 from wire.trial import EndReason
@@ -288,6 +289,26 @@ def test_a_cancelled_run_ends_every_unfinished_trial() -> None:
         assert lab.condition("Failed")["reason"] == "Cancelled"
 
     tell(story, script)
+
+
+@pytest.mark.parametrize("first", ["Graded", "Errored"])
+def test_a_cancel_that_comes_after_the_settlement_changes_nothing(first: Literal["Graded", "Errored"]) -> None:
+    """The hub keeps what it was told first; the trial shows that and not what was asked for later."""
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run())
+        await lab.until(lambda: lab.phase() == "Developing")
+        uid = lab.trial()["metadata"]["uid"]
+        lab.hub.settlements[(uid, 0)].append(Settlement(phase=first))
+        lab.edit_run(cancel=True)
+        await lab.until(lambda: lab.phase() not in ("Developing", "Checking", "Evaluating"))
+        status = lab.trial()["status"]
+        assert status["phase"] == first
+        assert status.get("result") == (RESULT.dump() if first == "Graded" else None)
+        (condition,) = status["conditions"]
+        assert (condition["status"], condition["reason"]) == ("True" if first == "Graded" else "False", first)
+
+    tell(story, lambda pod: [] if role(pod) == "session" else obedient(pod))
 
 
 def test_growing_repetitions_only_adds_trials() -> None:
