@@ -6,7 +6,8 @@
     oracle      solution/ and mutants/                       the agent container of oracle and mutant arms alone
 
 Each part is an archive with a digest of its own; the package digest is `digest.of_manifest` over the part digests
-and the digest of the `TaskInfo`, so a part can be fetched alone and still be pinned by the package.
+and the digests of the `TaskInfo` and the mutants' names, so a part can be fetched alone and still be pinned by the
+package.
 """
 
 from typing import Annotated, Final, Literal
@@ -19,6 +20,10 @@ from wire.run import Name
 
 PARTS: Final = ("public", "user", "evaluator", "oracle")
 PartName = Literal["public", "user", "evaluator", "oracle"]
+Mutants = Annotated[
+    list[Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]],
+    Field(max_length=256),
+]
 Command = Annotated[list[Annotated[str, StringConstraints(max_length=512)]], Field(min_length=1, max_length=32)]
 
 
@@ -64,12 +69,13 @@ class PackageManifest(Wire):
     task: TaskInfo
     parts: dict[PartName, DigestField]
     """Digest of each part's archive."""
+    mutants: Mutants = []
+    """What an arm of kind `mutant` may name: the patches of the oracle part, sorted."""
 
     def digest(self) -> Digest:
         """Return the package digest."""
-        return of_manifest(
-            {"task": of_json(self.task.dump()), **{str(name): part for name, part in self.parts.items()}}
-        )
+        named = {"task": of_json(self.task.dump()), "mutants": of_json(self.mutants)}
+        return of_manifest(named | {str(name): part for name, part in self.parts.items()})
 
 
 class Milestone(Wire):

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from wire.archive import write_tree
 from wire.digest import Digest, of_bytes
 from wire.errors import InvalidInput
-from wire.package import PackageManifest, PartName, Scenario, TaskInfo
+from wire.package import Mutants, PackageManifest, PartName, Scenario, TaskInfo
 
 LEFT_OUT: Final = frozenset(
     {"node_modules", "dist", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".cache", ".vite", ".git"}
@@ -67,7 +67,7 @@ def pack(folder: Path) -> Packed:
         "oracle": _part(folder / "private", "evaluator"),
     }
     digests = {name: of_bytes(content) for name, content in parts.items()}
-    return Packed(manifest=PackageManifest(task=task, parts=digests), parts=parts)
+    return Packed(manifest=PackageManifest(task=task, parts=digests, mutants=_mutants(folder)), parts=parts)
 
 
 def task_folders(root: Path) -> list[Path]:
@@ -97,6 +97,17 @@ def _check_layout(folder: Path) -> None:
     for name in _FOLDERS:
         if not (folder / name).is_dir():
             raise PackageMalformed(f"{folder.name}/{name}/: is missing")
+
+
+def _mutants(folder: Path) -> list[str]:
+    """Return the names of a task's mutants, as runs name them."""
+    names = sorted(path.stem for path in (folder / "private" / "mutants").glob("*.patch"))
+    try:
+        return TypeAdapter(Mutants).validate_python(names)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        bad = next((f"{names[step]}.patch" for step in first["loc"] if isinstance(step, int)), "")
+        raise PackageMalformed(f"{folder.name}/private/mutants/{bad}: {first['msg']}") from error
 
 
 def _part(root: Path, *without: str) -> bytes:

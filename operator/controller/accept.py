@@ -74,8 +74,24 @@ def _pin(run: RunView, suite: SuiteView, packages: Packages) -> Accepted | Probl
     if packages.unreachable:
         message = f"{packages.unreachable}; check the hub's Deployment; the run starts by itself when it answers"
         return Problem(reason="HubUnreachable", message=message, passing=True)
+    if unknown := _unknown_mutant(run, suite, packages):
+        return unknown
     pinned = {task.name: task.package for task in wanted(run, suite)}
     return Accepted(suite_digest=suite_digest(suite), packages=pinned)
+
+
+def _unknown_mutant(run: RunView, suite: SuiteView, packages: Packages) -> Problem | None:
+    """Refuse an arm whose mutant one of its tasks does not have."""
+    for task in wanted(run, suite):
+        manifest = packages.manifests.get(task.package)
+        mutants = manifest.mutants if manifest else []
+        for arm in run.spec.arms:
+            if arm.agent.mutant is not None and arm.agent.mutant not in mutants:
+                there = f"which has: {', '.join(mutants)}" if mutants else "which has none"
+                field = f"spec.arms[{arm.name}].agent.mutant"
+                message = f"{field}: {arm.agent.mutant!r} is no mutant of task {task.name!r}, {there}"
+                return Problem(reason="UnknownMutant", message=message)
+    return None
 
 
 def _wrong_arms(spec: BenchmarkRunSpec) -> Problem | None:

@@ -36,7 +36,7 @@ TASK = TaskInfo(
     operations=Operations(install=COMMAND, build=COMMAND, migrate=COMMAND, api=COMMAND, worker=COMMAND, test=COMMAND),
     suite=SuiteInfo(applicable=2, scheduled=3),
 )
-PACKAGE = PackageManifest(task=TASK, parts={"public": of_bytes(b"public")})
+PACKAGE = PackageManifest(task=TASK, parts={"public": of_bytes(b"public")}, mutants=["late", "lax"])
 RESULT = Result(applicable=2, passed=2, failed=0, blocked=0, unresolved=0, scheduled=3, digest=of_bytes(b"verdict"))
 
 

@@ -421,6 +421,32 @@ def test_an_image_that_cannot_be_pulled_is_one_condition_and_one_event_with_a_fi
     tell(story, script)
 
 
+def test_an_unknown_mutant_is_one_condition_and_one_event_before_any_pod() -> None:
+    """The run is refused for good, asks nobody again, and makes no trial."""
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run(arms=[{"name": "m", "agent": {"kind": "mutant", "mutant": "lazy"}}]))
+        await lab.until(lambda: lab.condition("Accepted") != {})
+        await lab.settle_down()
+        assert (lab.condition("Accepted")["status"], lab.condition("Accepted")["reason"]) == ("False", "UnknownMutant")
+        assert [event["reason"] for event in lab.all(Kind.Event)] == ["UnknownMutant"]
+        assert lab.kubelet.created == []
+        assert lab.all(Kind.Trial) == ()
+
+    tell(story)
+
+
+def test_a_known_mutant_is_run() -> None:
+    """The same run with a name that the package has."""
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run(arms=[{"name": "m", "agent": {"kind": "mutant", "mutant": "lax"}}]))
+        await lab.until(lambda: lab.run_phase() == "Complete")
+        assert lab.trial()["spec"]["arm"]["agent"]["mutant"] == "lax"
+
+    tell(story)
+
+
 def test_a_quota_delays_a_trial_without_losing_it() -> None:
     """What the API server refuses is shown with a fix, tried again, and disturbs no other run."""
     full = True

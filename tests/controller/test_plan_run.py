@@ -59,6 +59,14 @@ TWICE = [{"name": "same", "agent": {"kind": "nop"}}, {"name": "same", "agent": {
         ),
         row(viewed(formal=True), lab(), KNOWN, "NotFormal", "no certificate", id="uncertified"),
         row(
+            viewed(arms=[{"name": "m", "agent": {"kind": "mutant", "mutant": "lazy"}}]),
+            lab(),
+            KNOWN,
+            "UnknownMutant",
+            "spec.arms[m].agent.mutant: 'lazy' is no mutant of task 'lease', which has: late, lax",
+            id="no such mutant",
+        ),
+        row(
             viewed(),
             lab(),
             Packages(manifests={PACKAGE.digest(): None}),

@@ -28,6 +28,7 @@ def test_each_audience_gets_its_part(tmp_path: Path) -> None:
     }
     assert packed.manifest.parts == {part: of_bytes(content) for part, content in packed.parts.items()}
     assert packed.manifest.task.suite.scheduled == 3
+    assert packed.manifest.mutants == ["one"]
 
 
 def test_the_same_folder_has_the_same_digest_wherever_it_lies(tmp_path: Path) -> None:
@@ -50,6 +51,7 @@ def test_the_same_folder_has_the_same_digest_wherever_it_lies(tmp_path: Path) ->
         pytest.param({"task.toml": "id = 'small-task'"}, "task.toml: title: Field required", id="a missing field"),
         pytest.param({"public/README.md": None}, "small-task/public/README.md: is missing", id="no contract"),
         pytest.param({"private/evaluator/test_a.py": None}, "private/evaluator/: is missing", id="no hidden suite"),
+        pytest.param({"private/mutants/Two Words.patch": ""}, "private/mutants/Two Words.patch: ", id="a bad name"),
         pytest.param({"user/scenario.toml": "opening = 'x'"}, "scenario.toml: milestones", id="a bad scenario"),
     ],
 )
