@@ -93,7 +93,7 @@ def report_page(report: RunReport) -> RenderableType:
     for cell in report.cells:
         graded = f"{cell.counts.graded}/{cell.counts.trials}"
         cells.add_row(Text(cell.task), Text(cell.arm), graded, rate(cell.ccpf), Text(cell.coverage))
-    trials = [Padding(_trial_lines(trial), (0, 0, 0, 2)) for trial in report.trials]
+    trials = [Padding(_trial_lines(trial), (0, 0, 0, 2), expand=False) for trial in report.trials]
     return Group(head, Text(), arms, Text(), cells, Text(), Text("trials", "bold"), *trials)
 
 
