@@ -110,7 +110,9 @@ def _checked(world: World, said: Checked) -> list[Action]:
     over = said.passed or status.conversation >= world.trial.spec.limits.gate_attempts
     if status.end_reason or over:
         end_reason = status.end_reason or reason
-        after = frozen(status, passed=said.passed, prepared=said.prepared, end_reason=end_reason)
+        # The gate's end may be the first that is seen of an attempt: it was being checked all the same.
+        checking = recorded(status, Phase.CHECKING, {})
+        after = frozen(checking, passed=said.passed, prepared=said.prepared, end_reason=end_reason)
         return [SetStatus(status=after)]
     after = recorded(status, Phase.CHECKING, _uids(world, world.trial.sandbox))
     changes = {"conversation": status.conversation + 1, "candidate": None}

@@ -127,6 +127,16 @@ ROWS = [
         id="gate passed: frozen",
     ),
     pytest.param(
+        world(
+            trial(CHECKING.model_copy(update={"phase": Phase.ADMITTED})),
+            BOX,
+            SUT,
+            pod(GATE.name, exited("gate", PASSED)),
+        ),
+        ["status Frozen 1/1/1"],
+        id="gate passed before it was seen",
+    ),
+    pytest.param(
         world(trial(CHECKED), BOX, SUT, pod(GATE.name, exited("gate", FAILED))),
         ["status Developing 1/1/2"],
         id="gate failed: the next conversation",
