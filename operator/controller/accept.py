@@ -1,6 +1,6 @@
 """May this run start? A run and its suite → what is pinned, or one problem that names the field and the fix. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.views import RunView, SuiteView
@@ -65,12 +65,19 @@ def judge(run: RunView, suite: SuiteView | None, packages: Packages) -> Accepted
     return _pin(run, suite, packages)
 
 
-def _pin(run: RunView, suite: SuiteView, packages: Packages) -> Accepted | Problem:
-    for task in wanted(run, suite):
+def missing_package(suite: SuiteView, tasks: Iterable[SuiteTask], packages: Packages) -> Problem | None:
+    """Return the first task's package of which the hub said that it is not there."""
+    for task in tasks:
         if task.package in packages.manifests and packages.manifests[task.package] is None:
-            fix = f"run `proctor push` on the task's folder, or correct the digest in TaskSuite {run.spec.suite!r}"
+            fix = f"run `proctor push` on the task's folder, or correct the digest in TaskSuite {suite.meta.name!r}"
             message = f"the hub has no package {task.package} of task {task.name!r}; {fix}"
             return Problem(reason="PackageMissing", message=message, passing=True)
+    return None
+
+
+def _pin(run: RunView, suite: SuiteView, packages: Packages) -> Accepted | Problem:
+    if missing := missing_package(suite, wanted(run, suite), packages):
+        return missing
     if packages.unreachable:
         message = f"{packages.unreachable}; check the hub's Deployment; the run starts by itself when it answers"
         return Problem(reason="HubUnreachable", message=message, passing=True)

@@ -22,6 +22,7 @@ from controller.reflect import WATCHED, Reflector, Store
 from controller.runs import Pump, Runs
 from controller.settings import Settings
 from controller.state import PUMP, Clock, Key, Memory, Ports
+from controller.suites import Suites
 from controller.trials import Trials, set_note
 from controller.work import Pending
 from wire.errors import NotReady, ProctorError
@@ -75,6 +76,7 @@ class Engine:
         self._reconcilers: dict[str, Reconciler] = {
             "trial": Trials(self._ports, self._memory),
             "run": Runs(self._ports, self._memory),
+            "suite": Suites(self._ports, self._memory),
             "pump": Pump(self._ports, self._memory),
         }
 
@@ -201,9 +203,15 @@ class Engine:
         elif kind is Kind.BenchmarkRun:
             self._run_noticed(before, now, meta)
         elif kind is Kind.TaskSuite:
-            self.touch_runs(namespace)
+            self._suite_noticed(before, now, meta)
         elif trial := (meta.get("labels") or {}).get(LABEL_TRIAL):
             self.queue.add(("trial", namespace, trial))
+
+    def _suite_noticed(self, before: Object | None, now: Object | None, meta: Object) -> None:
+        # Its status is ours to write: nobody has to look at it again.
+        if before is None or now is None or before["spec"] != now["spec"]:
+            self.queue.add(("suite", meta["namespace"], meta["name"]))
+            self.touch_runs(meta["namespace"])
 
     def _run_noticed(self, before: Object | None, now: Object | None, meta: Object) -> None:
         self.queue.add(("run", meta["namespace"], meta["name"]))

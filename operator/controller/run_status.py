@@ -2,21 +2,19 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
 
 from controller.accept import Problem
 from controller.actions import Note
+from controller.conditions import Conditions
 from controller.status import is_holding, stamp
 from controller.views import Meta, RunView, TrialView
 from wire.run import BenchmarkRunStatus, Condition, RunPhase, TrialCounts
 from wire.trial import FINISHED, Phase
 
-Truth = Literal["True", "False", "Unknown"]
-
 
 def with_problem(run: RunView, problem: Problem, now: datetime) -> BenchmarkRunStatus:
     """Return the status of a run that is not accepted."""
-    met = _Conditions(run.meta, run.status, now)
+    met = Conditions(run.meta, run.status.conditions, now)
     met.set("Accepted", "False", problem.reason, problem.message)
     met.set("Progressing", "False", "NotAccepted")
     met.set("Complete", "False", "NotAccepted")
@@ -26,14 +24,14 @@ def with_problem(run: RunView, problem: Problem, now: datetime) -> BenchmarkRunS
 
 def unreadable(meta: Meta, status: BenchmarkRunStatus, message: str, now: datetime) -> BenchmarkRunStatus:
     """Return the status of a run whose spec is not even readable (an object that bypassed the CRD's schema)."""
-    met = _Conditions(meta, status, now)
+    met = Conditions(meta, status.conditions, now)
     met.set("Accepted", "False", "InvalidSpec", message)
     return status.model_copy(update={"conditions": met.list(), "observed_generation": meta.generation})
 
 
 def with_acceptance(run: RunView, pending: int, now: datetime) -> BenchmarkRunStatus:
     """Return the status of a run that has just been accepted."""
-    met = _Conditions(run.meta, run.status, now)
+    met = Conditions(run.meta, run.status.conditions, now)
     met.set("Accepted", "True", "Pinned", "suite and packages are pinned")
     met.set("Progressing", "True", "TrialsRunning")
     met.set("Complete", "False", "TrialsUnfinished")
@@ -121,7 +119,7 @@ def _phase(run: RunView, counts: TrialCounts, over: bool) -> RunPhase:
 
 def _conditions(run: RunView, counts: TrialCounts, note: Note | None, now: datetime) -> list[Condition]:
     over = counts.pending == 0 and counts.active == 0
-    met = _Conditions(run.meta, run.status, now)
+    met = Conditions(run.meta, run.status.conditions, now)
     met.set("Accepted", "True", "Pinned", "suite and packages are pinned")
     if over:
         met.set("Progressing", "False", "Finished")
@@ -138,35 +136,10 @@ def _conditions(run: RunView, counts: TrialCounts, note: Note | None, now: datet
     return met.list()
 
 
-def _progress(met: "_Conditions", run: RunView, note: Note | None) -> None:
+def _progress(met: Conditions, run: RunView, note: Note | None) -> None:
     if run.spec.suspend:
         met.set("Progressing", "False", "Suspended")
     elif note is not None:
         met.set("Progressing", "False", note.reason, note.message)
     else:
         met.set("Progressing", "True", "TrialsRunning")
-
-
-class _Conditions:
-    """Conditions by type; a transition time changes only with the status."""
-
-    def __init__(self, meta: Meta, status: BenchmarkRunStatus, now: datetime) -> None:
-        self._known = {condition.type: condition for condition in status.conditions}
-        self._generation, self._now = meta.generation, stamp(now)
-
-    def set(self, kind: str, status: Truth, reason: str, message: str = "") -> None:
-        """Set one condition."""
-        before = self._known.get(kind)
-        since = before.last_transition_time if before and before.status == status else self._now
-        self._known[kind] = Condition(
-            type=kind,
-            status=status,
-            reason=reason,
-            message=message[:4096],
-            observed_generation=self._generation,
-            last_transition_time=since,
-        )
-
-    def list(self) -> list[Condition]:
-        """Return them by type."""
-        return [self._known[kind] for kind in sorted(self._known)]

@@ -11,7 +11,7 @@ from controller.accept import Packages, wanted
 from controller.actions import Action, Create, Emit, Finalize, Note, Register, Remove, SetStatus, Wait
 from controller.admit import Load, Waiting, choose
 from controller.cluster import Conflict, Kind, Object
-from controller.hub import HubUnreachable
+from controller.packages import ask
 from controller.plan_run import RunWorld, needs_packages, plan
 from controller.run_status import unreadable
 from controller.state import PUMP, Key, Memory, Ports
@@ -20,7 +20,6 @@ from controller.trials import is_suspended, watch_progress
 from controller.views import RunView, SuiteView, TrialView, meta_of, run_of, suite_of
 from wire.errors import Broken
 from wire.journal import RunRecord
-from wire.package import PackageManifest
 from wire.run import BenchmarkRunStatus
 from wire.trial import Phase
 
@@ -70,16 +69,12 @@ class Runs:
 
     async def _with_packages(self, world: RunWorld) -> RunWorld:
         """Ask the hub about the packages that the run's tasks need."""
-        found: dict[str, PackageManifest | None] = {}
-        unreachable = ""
-        for digest in _digests(world.run, world.suite):
-            try:
-                found[digest] = self._memory.manifests.get(digest) or await self._ports.hub.manifest(digest)
-            except HubUnreachable as error:
-                unreachable = str(error)
-                break
-        self._memory.manifests |= {digest: manifest for digest, manifest in found.items() if manifest}
-        return replace(world, packages=Packages(manifests=found, unreachable=unreachable))
+        known = set(self._memory.manifests)
+        packages = await ask(self._ports, self._memory, _digests(world.run, world.suite))
+        if set(self._memory.manifests) != known:
+            # Nobody else tells a suite that its package has come.
+            self._memory.queue.add(("suite", world.run.meta.namespace, world.run.spec.suite))
+        return replace(world, packages=packages)
 
     async def _do(self, action: Action, world: RunWorld, current: Object, key: Key) -> tuple[Object, bool]:
         """Execute one action; return the run as it is now and whether the planner may have more to do."""

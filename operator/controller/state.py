@@ -18,7 +18,7 @@ from wire.package import PackageManifest
 
 Clock: TypeAlias = Callable[[], datetime]
 Key: TypeAlias = tuple[str, str, str]
-"""("run" | "trial" | "pump", namespace, name)"""
+"""("run" | "trial" | "suite" | "pump", namespace, name)"""
 PUMP: Key = ("pump", "", "")
 
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from controller.cluster import Object
 from wire.names import FINALIZER, LABEL_ATTEMPT, LABEL_ROLE, pod_name
 from wire.run import BenchmarkRunSpec, BenchmarkRunStatus
-from wire.suite import TaskSuiteSpec
+from wire.suite import TaskSuiteSpec, TaskSuiteStatus
 from wire.trial import TrialSpec, TrialStatus
 
 MOMENT: TypeAdapter[datetime] = TypeAdapter(datetime)
@@ -153,6 +153,7 @@ class SuiteView:
 
     meta: Meta
     spec: TaskSuiteSpec
+    status: TaskSuiteStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +200,11 @@ def run_of(found: Object) -> RunView:
 
 def suite_of(found: Object) -> SuiteView:
     """Read a TaskSuite; raises pydantic's ValidationError."""
-    return SuiteView(meta=meta_of(found), spec=TaskSuiteSpec.model_validate(found["spec"]))
+    return SuiteView(
+        meta=meta_of(found),
+        spec=TaskSuiteSpec.model_validate(found["spec"]),
+        status=TaskSuiteStatus.model_validate(found.get("status") or {}),
+    )
 
 
 def pod_of(found: Object) -> PodView:
