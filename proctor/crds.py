@@ -181,7 +181,7 @@ CRDS: Final = (
         status=TaskSuiteStatus,
         lists={"spec.tasks": "name", **_CONDITIONS},
         rules={},
-        columns=(),
+        columns=(("Verified", "string", '.status.conditions[?(@.type=="Verified")].status'),),
     ),
 )  # fmt: skip
 

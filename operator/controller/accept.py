@@ -79,8 +79,7 @@ def _pin(run: RunView, suite: SuiteView, packages: Packages) -> Accepted | Probl
     if missing := missing_package(suite, wanted(run, suite), packages):
         return missing
     if packages.unreachable:
-        message = f"{packages.unreachable}; check the hub's Deployment; the run starts by itself when it answers"
-        return Problem(reason="HubUnreachable", message=message, passing=True)
+        return Problem(reason="HubUnreachable", message=packages.unreachable, passing=True)
     if unknown := _unknown_mutant(run, suite, packages):
         return unknown
     pinned = {task.name: task.package for task in wanted(run, suite)}

@@ -11,6 +11,7 @@ from wire.model import Wire
 from wire.package import PackageManifest
 from wire.token import Role, Token, mint
 
+FIX = "check the hub's Deployment; everything goes on by itself when it answers"
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 Answer = TypeVar("Answer", bound=Wire)
 
@@ -81,9 +82,9 @@ class HttpHub:
         try:
             answer = await self._client.request(method, path, json=json, headers=self._headers, timeout=TIMEOUT)
         except httpx2.TransportError as error:
-            raise HubUnreachable(f"the hub does not answer: {error!r}", retry_seconds=5.0) from error
+            raise HubUnreachable(f"the hub does not answer: {error!r}; {FIX}", retry_seconds=5.0) from error
         if answer.status_code >= 500 or answer.status_code == 429:
-            raise HubUnreachable(f"the hub answered {answer.status_code}: {_said(answer)}", retry_seconds=5.0)
+            raise HubUnreachable(f"the hub answered {answer.status_code}: {_said(answer)}; {FIX}", retry_seconds=5.0)
         if answer.is_success or (method == "GET" and answer.status_code == 404):
             return answer
         raise HubRefused(f"the hub refused {method} {path.rsplit('/', 1)[0]}/…: {answer.status_code} {_said(answer)}")

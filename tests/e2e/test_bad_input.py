@@ -4,7 +4,7 @@ What the CRDs refuse is in `test_crds_served.py`; a malformed package is refused
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -48,8 +48,10 @@ def assert_told_once(proctor: Installation, run: str, reason: str, *words: str) 
 def a_run(proctor: Installation, name: str, **spec: Any) -> Iterator[str]:
     """Give a run with one nop arm, and delete it afterwards."""
     proctor.apply_run(objects.run(name, **spec))
-    yield name
-    proctor.delete(name)
+    try:
+        yield name
+    finally:
+        proctor.delete(name)
 
 
 @contextmanager
@@ -57,8 +59,10 @@ def a_suite(proctor: Installation, name: str, **task: Any) -> Iterator[str]:
     """Give a suite whose one task differs from the bundled one in some field."""
     bundled = proctor.runs.get("bts", "engram-transfer")["spec"]["tasks"][0]
     proctor.runs.apply(objects.suite(name, {**bundled, **task}))
-    yield name
-    proctor.runs("delete", "bts", name)
+    try:
+        yield name
+    finally:
+        proctor.runs("delete", "bts", name)
 
 
 def assert_no_pod(proctor: Installation, run: str) -> None:
@@ -122,9 +126,9 @@ def test_a_full_quota_is_told_and_waited_for(proctor: Installation) -> None:
 
 def test_an_unreachable_hub_is_told_and_waited_for(proctor: Installation) -> None:
     """Without a hub no run is accepted; it starts by itself when the hub is back."""
-    with without(proctor, "hub"):
-        proctor.apply_run(objects.run("no-hub", parallelism=0))
-        assert_told_once(proctor, "no-hub", "HubUnreachable", "starts by itself")
-        assert_no_pod(proctor, "no-hub")
-    until("it is accepted", lambda: proctor.trials("no-hub"), 90)
-    proctor.delete("no-hub")
+    with ExitStack() as until_the_end:
+        with without(proctor, "hub"):
+            until_the_end.enter_context(a_run(proctor, "no-hub", parallelism=0))
+            assert_told_once(proctor, "no-hub", "HubUnreachable", "goes on by itself")
+            assert_no_pod(proctor, "no-hub")
+        until("it is accepted", lambda: proctor.trials("no-hub"), 90)
