@@ -62,8 +62,8 @@ async def _grade(image: Image, folder: Path, subjects: dict[str, list[str]]) -> 
         machine = Machine(
             nest=nest, groups=Groups(), root=image.root, library=library, folder=folder / "pods", logs=folder / "logs"
         )
-        async with Kubelet(cluster.objects, machine, {}, image.env, wall_clock):
-            lab = Lab(cluster, folder)
+        async with Kubelet(cluster.objects, machine, {}, image.env, wall_clock) as kubelet:
+            lab = Lab(cluster, kubelet, folder)
             lab.patience_seconds = PATIENCE_SECONDS
             script = f"exec python3 -m tests.local.grade {LIBRARY}/{TASK} '{json.dumps(subjects)}'"
             lab.pod("grade", script, uid=0, memory="3Gi", tier="untrusted", env=image.env)
