@@ -73,7 +73,7 @@ def next_step(seen: Seen, scenario: Scenario, limits: Limits) -> Step:
 
 def limit_reached(sealed: Sequence[TurnSealed], limits: Limits) -> EndReason | None:
     """Return the limit that ends development now."""
-    if _deaths_in_a_row(sealed) >= RESOURCE_DEATHS_LIMIT:
+    if _deaths_in_a_row(sealed) >= RESOURCE_DEATHS_LIMIT or (sealed and sealed[-1].rolled_back):
         return EndReason.RESOURCE_LIMIT
     if len(sealed) >= limits.turns:
         return EndReason.TURN_LIMIT

@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 
 import httpx2
 
-from runner.errors import CanaryAnswered, Missing, SandboxLost, Unreachable
+from runner.errors import CanaryAnswered, Missing, SandboxLost, TooLarge, Unreachable
 from runner.link import Link, Patience, chunks, length, opened
+from wire.archive import BYTES_LIMIT
 from wire.digest import Digest, Hasher
 from wire.errors import Broken
 from wire.journal import Canaries
@@ -157,7 +158,11 @@ class Daemon:
     # Trees
 
     def get_tree(self, roots: Sequence[str], target: Path, excluded: Sequence[str] = ()) -> Digest:
-        """Store a deterministic tar of one folder, or of several under their full paths, in a file."""
+        """Store a deterministic tar of one folder, or of several under their full paths, in a file.
+
+        Raises:
+            TooLarge: it is over the limits of archives.
+        """
 
         def call(client: httpx2.Client) -> Digest:
             seen = Hasher()
@@ -166,6 +171,9 @@ class Daemon:
                 with target.open("wb") as out:
                     for chunk in response.iter_raw(1 << 20):
                         seen.update(chunk)
+                        # The sandbox looks first, but its word is the agent's.
+                        if seen.length > BYTES_LIMIT:
+                            raise TooLarge(f"the tree is over {BYTES_LIMIT} bytes")
                         out.write(chunk)
             return seen.digest()
 

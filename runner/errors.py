@@ -39,6 +39,12 @@ class Unprocessable(InvalidInput):
     reason = "InvalidInput"
 
 
+class TooLarge(Unprocessable):
+    """A tree is over the limits of archives."""
+
+    reason = "TooLarge"
+
+
 class PackageMalformed(InvalidInput):
     """The task's package does not hold what it must."""
 

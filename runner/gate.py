@@ -10,14 +10,14 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from runner.agents.scene import readable
 from runner.checking import run_checker
 from runner.clock import now
 from runner.daemon import Daemon, Finished
 from runner.ending import conclude
-from runner.errors import Unprocessable
+from runner.errors import TooLarge, Unprocessable
 from runner.hub import Hub
 from runner.parts import extract_part
 from runner.postgres import Postgres
@@ -137,8 +137,12 @@ class Gate:
         # A server that the build left behind could still write into the tree that is graded.
         self._daemon.stop()
         archive = self._scratch / "prepared.tar"
-        self._prepared = self._daemon.get_tree([self._settings.workspace], archive)
-        self._hub.put_archive(archive, self._prepared)
+        try:
+            prepared = self._daemon.get_tree([self._settings.workspace], archive)
+        except TooLarge as error:
+            self._fail("build", str(error))
+        self._hub.put_archive(archive, prepared)
+        self._prepared = prepared
         archive.unlink()
 
     def _operate(self, manifest: PackageManifest, public: Path) -> None:
@@ -204,6 +208,6 @@ class Gate:
     def _spec(self, argv: list[str], seconds: float, environment: dict[str, str]) -> CommandSpec:
         return CommandSpec(argv=argv, cwd=self._settings.workspace, env=environment, timeout_seconds=seconds)
 
-    def _fail(self, name: str, output: str, seconds: float = 0.0) -> None:
+    def _fail(self, name: str, output: str, seconds: float = 0.0) -> NoReturn:
         self._steps.append(GateStep(name=name, passed=False, seconds=seconds, output=output[-OUTPUT_CHARACTERS:]))
         raise StepFailed(name)

@@ -21,6 +21,7 @@ from runner.errors import (
     NotNow,
     PackageMalformed,
     SandboxLost,
+    TooLarge,
     Unprocessable,
     Unreachable,
 )
@@ -135,7 +136,7 @@ def length(archive: Path | bytes) -> dict[str, str]:
 
 
 _REASONS: Final[dict[str, type[ProctorError]]] = {
-    kind.reason: kind for kind in (DigestMismatch, CanaryAnswered, SandboxLost, PackageMalformed)
+    kind.reason: kind for kind in (DigestMismatch, CanaryAnswered, SandboxLost, PackageMalformed, TooLarge)
 }
 _KINDS: Final[dict[int, type[ProctorError]]] = {
     400: InvalidInput,

@@ -66,11 +66,11 @@ class Session:
 
     def checkpoint(self) -> Stored:
         """Store workspace and home."""
-        return Stored(digest=self._in_sandbox(lambda scene: store_checkpoint(scene, self._home)))
+        return self._in_sandbox(lambda scene: store_checkpoint(scene, self._home))
 
     def candidate(self) -> Stored:
         """Store the workspace as it is delivered."""
-        return Stored(digest=self._in_sandbox(store_candidate))
+        return self._in_sandbox(lambda scene: store_candidate(scene, self._home))
 
     def finish(self) -> None:
         """Flush the journal and let the container end."""

@@ -1,7 +1,8 @@
 """Trees of an untrusted pod, read and written by a short-lived process that has become the agent's user.
 
 The workspace is hostile, so the daemon never touches it: it starts this module as the user, `python3 -m runner.tree`,
-and passes bytes through. Standard library and `wire` only; exit 65 with one line on stderr is a refusal.
+and passes bytes through. Standard library and `wire` only; exit 65 with one line on stderr is a refusal, 66 is one for
+the size.
 
     get [--exclude PATH …] ROOT [ROOT …]    write a deterministic tar to stdout; several roots under their full paths
     put [--clean] ROOT                      unpack a tar from stdin
@@ -20,6 +21,11 @@ from wire.archive import BYTES_LIMIT, MEMBERS_LIMIT, extract, write_tree, write_
 from wire.errors import InvalidInput
 
 EXIT_REFUSED: Final = 65
+EXIT_TOO_LARGE: Final = 66
+
+
+class OverLimits(InvalidInput):
+    """The folders hold more than an archive may."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,6 +33,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     try:
         _act(options)
+    except OverLimits as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_TOO_LARGE
     except (InvalidInput, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_REFUSED
@@ -47,8 +56,7 @@ def _act(options: argparse.Namespace) -> None:
     if options.action == "put":
         put(sys.stdin.buffer, roots[0], clean=options.clean)
         return
-    for root in roots:
-        check(root)
+    check(roots)
     get(roots, sys.stdout.buffer, options.exclude)
     sys.stdout.buffer.flush()
 
@@ -78,19 +86,21 @@ def empty(root: Path) -> None:
             Path(entry.path).unlink()
 
 
-def check(root: Path) -> None:
-    """Make what the user locked against itself readable, and refuse a tree over the limits before it is written."""
-    if not root.is_dir():
-        raise InvalidInput(f"{root} is no folder")
+def check(roots: Sequence[Path]) -> None:
+    """Make what the user locked against itself readable, and refuse trees over the limits before they are written."""
     members = total = 0
-    open_up(root)
-    for folder, folders, files in os.walk(root):
-        members += len(folders) + len(files)
-        for name in folders:
-            open_up(Path(folder, name))
-        total += sum(open_up(Path(folder, name)) for name in files)
-        if members > MEMBERS_LIMIT or total > BYTES_LIMIT:
-            raise InvalidInput(f"{root} holds over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
+    for root in roots:
+        if not root.is_dir():
+            raise InvalidInput(f"{root} is no folder")
+        open_up(root)
+        for folder, folders, files in os.walk(root):
+            members += len(folders) + len(files)
+            for name in folders:
+                open_up(Path(folder, name))
+            total += sum(open_up(Path(folder, name)) for name in files)
+            if members > MEMBERS_LIMIT or total > BYTES_LIMIT:
+                where = " and ".join(map(str, roots))
+                raise OverLimits(f"{where}: over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
 
 
 def open_up(path: Path) -> int:

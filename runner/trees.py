@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from runner.account import Account
-from runner.tree import EXIT_REFUSED
+from runner.errors import TooLarge
+from runner.tree import EXIT_REFUSED, EXIT_TOO_LARGE
 from runner.web import drain
 from wire.digest import Digest, Hasher
 from wire.errors import Broken, InvalidInput
@@ -100,6 +101,8 @@ async def _finish(process: Process) -> None:
     assert process.stderr is not None
     words = (await process.stderr.read(4096)).decode(errors="replace").strip()
     code = await process.wait()
+    if code == EXIT_TOO_LARGE:
+        raise TooLarge(words)
     if code == EXIT_REFUSED:
         raise InvalidInput(words)
     if code != 0:

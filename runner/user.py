@@ -6,6 +6,7 @@ It alone holds the scenario. Decisions are `runner.conversation`'s; here they ar
 import tempfile
 import threading
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from wire.errors import Broken
 from wire.journal import ConversationEnded, GateReported, TurnOpened, TurnSealed
 from wire.outcome import Delivered
 from wire.package import Scenario
+from wire.trial import EndReason
 from wire.turn import Stored, TurnRequest, TurnStatus
 
 POLL_SECONDS: Final = 20.0
@@ -128,6 +130,7 @@ class Conversation:
             )
         )
         status = self._agent.take_turn(say, settings.conversation)
+        stored = self._store(self._agent.checkpoint)
         sealed = TurnSealed(
             turn=say.turn,
             conversation=settings.conversation,
@@ -136,22 +139,29 @@ class Conversation:
             reply=status.reply,
             started_at=status.started_at,
             ended_at=status.ended_at or status.started_at,
-            checkpoint=self._agent.checkpoint().digest,
+            checkpoint=stored.digest,
             resource_deaths=status.resource_deaths,
+            rolled_back=stored.rolled_back,
         )
         self._hub.journal(sealed)
         return sealed
 
     def _deliver(self, step: Deliver) -> ConversationEnded:
+        stored = self._store(self._agent.candidate)
         ended = ConversationEnded(
             conversation=self._settings.conversation,
             attempt=self._settings.attempt,
-            candidate=self._agent.candidate().digest,
-            end_reason=step.end_reason,
+            candidate=stored.digest,
+            end_reason=EndReason.RESOURCE_LIMIT if stored.rolled_back else step.end_reason,
             at=now(),
         )
         self._hub.journal(ended)
         return ended
+
+    def _store(self, store: Callable[[], Stored]) -> Stored:
+        """Have something stored once the hub knows every sealed turn: the agent may have to go back to the last."""
+        self._hub.flush()
+        return store()
 
 
 def read_scenario(hub: Hub, settings: SessionSettings) -> Scenario:

@@ -76,6 +76,8 @@ class TurnSealed(Wire):
     checkpoint: DigestField
     resource_deaths: int = 0
     """Commands of this turn that died of memory."""
+    rolled_back: bool = False
+    """What it left was over the limits of archives: the checkpoint is the state before it, and development ends."""
 
     def key(self) -> str:
         return f"turn/{self.turn}/sealed"

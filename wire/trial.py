@@ -65,7 +65,7 @@ class EndReason(StrEnum):
     TIME_LIMIT = "timeLimit"
     GATE_LIMIT = "gateLimit"
     RESOURCE_LIMIT = "resourceLimit"
-    """Three commands in a row died of memory."""
+    """Three commands or three sandboxes in a row died of memory or disk, or the workspace outgrew archives."""
 
 
 class RunRef(Wire):

@@ -39,3 +39,5 @@ class Stored(Wire):
     """An archive that the hub has accepted."""
 
     digest: DigestField
+    rolled_back: bool = False
+    """The sandbox held more than an archive may, so this is its last sealed state, and the sandbox is back in it."""

@@ -99,7 +99,9 @@ def trial_spec(manifest: PackageManifest, agent: AgentSpec, limits: Limits | Non
     )
 
 
-def sealed(turn: int, conversation: int = 1, *, seconds: int = 60, deaths: int = 0) -> TurnSealed:
+def sealed(
+    turn: int, conversation: int = 1, *, seconds: int = 60, deaths: int = 0, rolled_back: bool = False
+) -> TurnSealed:
     """Return a sealed turn that took so long."""
     return TurnSealed(
         turn=turn,
@@ -111,6 +113,7 @@ def sealed(turn: int, conversation: int = 1, *, seconds: int = 60, deaths: int =
         ended_at=f"2026-01-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.000Z",
         checkpoint=of_bytes(str(turn).encode()),
         resource_deaths=deaths,
+        rolled_back=rolled_back,
     )
 
 

@@ -50,6 +50,16 @@ REPORT = "1 of 2 checks failed.\n- limits\n  expected 400"
             Seen(conversation=1, sealed=(sealed(1, deaths=3),)), Deliver(EndReason.RESOURCE_LIMIT), id="three deaths"
         ),
         pytest.param(
+            Seen(conversation=2, sealed=tuple(sealed(turn, deaths=1) for turn in (1, 2, 3)), gates=(GATE,)),
+            Deliver(EndReason.RESOURCE_LIMIT),
+            id="three deaths in three turns",
+        ),
+        pytest.param(
+            Seen(conversation=1, sealed=(sealed(1, rolled_back=True),)),
+            Deliver(EndReason.RESOURCE_LIMIT),
+            id="the workspace outgrew archives",
+        ),
+        pytest.param(
             Seen(conversation=2, sealed=(sealed(1, deaths=2), sealed(2)), gates=(GATE,)),
             Say(3, f"failed: {REPORT}", 480),
             id="deaths not in a row",

@@ -1,5 +1,6 @@
 """A session and its sandbox, all real processes: killed and resumed, and every turn happens once."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.runner.processes import Box
 from wire.digest import of_bytes
 from wire.journal import ConversationEnded, GateReported, GateStep, TurnEvent, TurnSealed
 from wire.run import AgentSpec, Limits
+from wire.trial import EndReason
 
 SLOW = ["sh", "-c", "echo x >> ../starts; seq 1 2000; sleep 2; seq 1 2000; echo built > built"]
 
@@ -174,6 +176,57 @@ def test_a_hub_that_is_away_delays_and_loses_nothing(make: Callable[..., Trial],
     hub.is_away = False
     ended_well(pod)
     assert numbers(hub) == [0, 1, 2, 3, 4, 5, 1_000_000]
+
+
+HUGE = ["sh", "-c", "echo x >> ../starts; truncate -s 5G huge; echo more > more"]
+
+
+def test_a_workspace_that_outgrows_archives_ends_development_with_the_last_sealed_state(
+    make: Callable[..., Trial], hub: FakeHub
+) -> None:
+    """The turn is sealed in the state before it, and that is delivered; nothing is tried for ever."""
+    trial = make(agent_of("oracle"), install=HUGE)
+    pod = trial.session()
+    ended_well(pod)
+    outcome = pod.outcome("user")
+    assert outcome["endReason"] == "resourceLimit"
+    assert b'print("scaffold")' in hub.archives[str(outcome["candidate"])]
+    (turn,) = [entry for entry in hub.of_kind("turnSealed") if isinstance(entry, TurnSealed)]
+    assert turn.rolled_back
+    assert not (trial.box.workspace / "huge").exists()
+    assert not (trial.box.workspace / "more").exists()
+
+
+def test_a_workspace_that_outgrows_archives_after_its_turn_is_rolled_back_to_it(
+    make: Callable[..., Trial], hub: FakeHub
+) -> None:
+    """What a process of the agent leaves between the last seal and the delivery costs development, not the trial."""
+    trial = make(agent_of("oracle"))
+    ended_well(trial.session())
+    (trial.box.home / "huge").touch()
+    os.truncate(trial.box.home / "huge", 5 << 30)
+    second = trial.session(attempt=2, conversation=2)
+    ended_well(second)
+    outcome = second.outcome("user")
+    assert (outcome["conversation"], outcome["endReason"]) == (2, "resourceLimit")
+    assert outcome["candidate"] in hub.archives
+    assert b'print("right")' in hub.archives[str(outcome["candidate"])]
+    assert not (trial.box.home / "huge").exists()
+
+
+def test_a_session_that_dies_while_it_rolls_back_takes_no_half_state(make: Callable[..., Trial], hub: FakeHub) -> None:
+    """The next one finds the decision in the sandbox and rolls back again."""
+    trial = make(agent_of("oracle"), install=HUGE)
+    first = trial.session()
+    client = trial.box.client()
+    until(lambda: client.status("rolled-back-1") is not None)
+    first.kill()
+    ended_well(trial.session(attempt=2))
+    assert starts(trial) == 1
+    (ended,) = hub.of_kind("conversationEnded")
+    assert isinstance(ended, ConversationEnded)
+    assert ended.end_reason == EndReason.RESOURCE_LIMIT
+    assert b'print("scaffold")' in hub.archives[ended.candidate]
 
 
 def test_the_gates_report_opens_the_next_conversation(make: Callable[..., Trial], hub: FakeHub) -> None:
