@@ -26,6 +26,8 @@ class Seen:
     sealed: tuple[TurnSealed, ...] = ()
     ended: tuple[ConversationEnded, ...] = ()
     gates: tuple[GateReported, ...] = ()
+    end_reason: EndReason | None = None
+    """The operator's word that development is over."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def next_step(seen: Seen, scenario: Scenario, limits: Limits) -> Step:
             return AlreadyEnded(entry)
     said = sum(turn.conversation == seen.conversation for turn in seen.sealed)
     messages = _messages(seen, scenario)
-    reason = limit_reached(seen.sealed, limits)
+    reason = seen.end_reason or limit_reached(seen.sealed, limits)
     if said >= len(messages) and reason is not EndReason.RESOURCE_LIMIT:
         # The last message was answered: a delivery, even where the limit is reached by it.
         return Deliver(None)

@@ -14,7 +14,7 @@ from wire.digest import DigestField
 from wire.errors import InvalidInput
 from wire.names import AGENT_PORT, AGENT_UID, DAEMON_PORT, SUBMISSION, WORKSPACE
 from wire.outcome import TERMINATION_LOG
-from wire.trial import Submission, TrialSpec
+from wire.trial import EndReason, Submission, TrialSpec
 
 
 class PodSettings(BaseSettings):
@@ -125,6 +125,8 @@ class SessionSettings(DriverSettings):
 
     sandbox_attempt: int
     conversation: int
+    end_reason: EndReason | None = None
+    """Set: development is over by the operator's count, so the state as it is becomes the candidate."""
     agent_port: int = AGENT_PORT
     silence_seconds: float = 120.0
     """How long the agent hears nothing of its user before it takes it for dead."""

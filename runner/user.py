@@ -115,6 +115,7 @@ class Conversation:
             sealed=tuple(sealed),
             ended=tuple(entry for entry in entries if isinstance(entry, ConversationEnded)),
             gates=tuple(entry for entry in entries if isinstance(entry, GateReported)),
+            end_reason=self._settings.end_reason,
         )
 
     def _take_turn(self, say: Say) -> TurnSealed:

@@ -3,15 +3,16 @@
 What the table does not know is infrastructure and retried up to the cap; it is never counted against the agent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from pydantic import ValidationError
 
 from controller.views import ContainerView, JobView, PodView
 from wire.outcome import EXIT_RETRY, EXIT_TASK, OUTCOME, Checked, Delivered, DriverFailure, Evaluated, Failed
-from wire.trial import FailureClass
+from wire.trial import Attempt, FailureClass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +47,15 @@ TABLE: Final[Mapping[str, tuple[FailureClass, bool]]] = {
     "NodeAffinity": _INFRASTRUCTURE,
     "UnexpectedAdmissionError": _INFRASTRUCTURE,
     "DeadlineExceeded": _INFRASTRUCTURE,
-    # The agent's or the submission's doing, yet no verdict: tried again from the last checkpoint.
+    # The agent's or the submission's doing, yet no verdict: tried again, in development from the last checkpoint.
     "SandboxOutOfMemory": (FailureClass.AGENT, True),
     "SandboxOverLimit": (FailureClass.AGENT, True),
+    "SutOutOfMemory": (FailureClass.AGENT, True),
+    "SutOverLimit": (FailureClass.AGENT, True),
 }
+SANDBOX_DEATHS: Final = frozenset({"SandboxOutOfMemory", "SandboxOverLimit"})
+SANDBOX_DEATHS_LIMIT: Final = 3
+"""So many in a row, and development ends with the last sealed state."""
 # The kubelet cannot start the container for now; it goes on trying, so no attempt is lost.
 BLOCKED: Final[Mapping[str, str]] = {
     "ErrImagePull": "check the image's name and the namespace's pull secrets",
@@ -60,6 +66,12 @@ BLOCKED: Final[Mapping[str, str]] = {
     "CreateContainerError": "look at the pod's events",
 }
 Answer = Delivered | Checked | Evaluated
+
+
+def sandbox_deaths(attempts: Sequence[Attempt]) -> int:
+    """Count the sandboxes in a row that went over a limit of theirs; what was nobody's fault does not end the row."""
+    row = [entry.reason for entry in reversed(attempts) if entry.failure_class is not FailureClass.INFRASTRUCTURE]
+    return sum(1 for _ in takewhile(SANDBOX_DEATHS.__contains__, row))
 
 
 def known(reason: str, message: str = "") -> Failure:
@@ -104,7 +116,9 @@ def failed_untrusted(pod: PodView) -> Failure | None:
         if box.exit_code is None or (box.name == "receive" and box.exit_code == 0):
             continue
         if box.reason == "OOMKilled":
-            return known("SandboxOutOfMemory", f"container {box.name} of pod {pod.name} went over its memory limit")
+            return known(
+                f"{_whose(pod)}OutOfMemory", f"container {box.name} of pod {pod.name} went over its memory limit"
+            )
         return known("SandboxExited", f"container {box.name} of pod {pod.name} exited {box.exit_code}: {box.message}")
     return known("PodDeleted", f"pod {pod.name} was deleted") if pod.deleting else None
 
@@ -139,8 +153,13 @@ def _failed_pod(pod: PodView, *, untrusted: bool) -> Failure | None:
         return None
     if pod.reason == "Evicted" and untrusted:
         # No DisruptionTarget: the pod went over a limit of its own, not the node's.
-        return known("SandboxOverLimit", f"pod {pod.name} was evicted for going over a limit of its own")
+        return known(f"{_whose(pod)}OverLimit", f"pod {pod.name} was evicted for going over a limit of its own")
     return known(pod.reason, f"pod {pod.name} failed")
+
+
+def _whose(pod: PodView) -> str:
+    """Tell a sandbox, whose agent can go on, from a sut."""
+    return "Sandbox" if pod.role == "sandbox" else "Sut"
 
 
 def _ended(box: ContainerView) -> Failure:

@@ -13,6 +13,7 @@ from base64 import b64encode
 from typing import Any, Final
 
 from controller.cluster import Object
+from controller.failures import SANDBOX_DEATHS_LIMIT, sandbox_deaths
 from controller.settings import Settings
 from controller.views import TrialView
 from wire.names import (
@@ -38,6 +39,7 @@ from wire.names import (
 )
 from wire.outcome import TERMINATION_LOG
 from wire.token import Role, Token, daemon_bearer, mint
+from wire.trial import EndReason
 
 SECRETS: Final = "/run/secrets/proctor"
 METADATA_ADDRESS: Final = "169.254.169.254:80"
@@ -61,6 +63,8 @@ def session_pod(trial: TrialView, settings: Settings, address: str) -> Object:
         "CONVERSATION": str(trial.status.conversation),
         "GATEWAY_URL": f"http://{settings.gateway_address}",
     }
+    if sandbox_deaths(trial.status.attempts) >= SANDBOX_DEATHS_LIMIT:
+        told["END_REASON"] = EndReason.RESOURCE_LIMIT
     keys = {"token-agent": "token", "daemon-sandbox": "daemon"}
     agent_volumes, agent_mounts = _secrets(trial, "secrets-agent", keys, 0o440)
     user_volumes, user_mounts = _secrets(trial, "secrets-user", {"token-user": "token"}, 0o440)

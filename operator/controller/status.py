@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from controller.failures import Failure
+from controller.failures import Failure, sandbox_deaths
 from controller.views import TrialView
 from wire.errors import Broken
 from wire.journal import Settlement
@@ -80,7 +80,8 @@ def failed(trial: TrialView, failure: Failure, now: datetime, *, new_sandbox: bo
         at=stamp(now),
     )
     attempts = [*status.attempts, entry][-5:]
-    if not failure.retried or failures > cap + status.retried * (cap + 1):
+    # Sandboxes that the agent kills are bounded by a limit of their own, which ends in a verdict.
+    if not failure.retried or failures - sandbox_deaths(attempts) > cap + status.retried * (cap + 1):
         return status.model_copy(update={"attempts": attempts, "failures": failures})
     number = status.attempt + 1
     pods = kept(status)

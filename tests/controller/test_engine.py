@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal, TypeAlias
 
 import pytest
@@ -42,6 +43,11 @@ def tell(story: Story, script: Script = obedient) -> None:
 
 def attempt(pod: Object) -> int:
     return int(pod["metadata"]["labels"][LABEL_ATTEMPT])
+
+
+def develops(lab: Lab, number: int) -> bool:
+    """Tell whether the trial develops in this attempt."""
+    return lab.phase() == "Developing" and bool(lab.trial()["status"]["attempt"] == number)
 
 
 def test_a_trial_is_developed_checked_evaluated_and_graded() -> None:
@@ -119,6 +125,39 @@ def test_a_lost_sandbox_takes_its_session_along() -> None:
         status = lab.trial()["status"]
         assert (status["attempt"], status["sandbox"], status["attempts"][0]["reason"]) == (2, 2, "PodLost")
         assert lab.kubelet.most_attempts == 1
+
+    tell(story, script)
+
+
+@pytest.mark.parametrize("ends", ["ooo", "iiioiioo"])
+def test_three_sandboxes_in_a_row_that_died_of_memory_are_a_limit_and_graded(ends: str) -> None:
+    """Each is followed by a fresh one from the last checkpoint; lost sessions (i) between neither count nor forgive."""
+
+    def script(pod: Object) -> list[Object]:
+        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
+        if role(pod) != "session":
+            return obedient(pod)
+        if "PROCTOR_END_REASON" not in env:
+            return []
+        delivered = Delivered(conversation=1, candidate=CANDIDATE, end_reason=EndReason(env["PROCTOR_END_REASON"]))
+        return [ended("user", message=said(delivered)), ended("agent")]
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run())
+        for number, end in enumerate(ends, 1):
+            await lab.until(partial(develops, lab, number))
+            pods = {role(pod): pod for pod in lab.all(Kind.Pod)}
+            if end == "i":
+                lab.cluster.objects.delete(Kind.Pod, pods["session"])
+            else:
+                boxes = [ended("sandbox", 137, reason="OOMKilled")]
+                status = {"phase": "Failed", "containerStatuses": boxes}
+                lab.cluster.objects.set_status(Kind.Pod, pods["sandbox"], status)
+        await lab.until(lambda: lab.run_phase() == "Complete")
+        status = lab.trial()["status"]
+        assert (status["phase"], status["submission"]["endReason"]) == ("Graded", "resourceLimit")
+        assert status["failures"] == len(ends)
+        assert [entry["failureClass"] for entry in status["attempts"]].count("agent") == 3
 
     tell(story, script)
 

@@ -69,6 +69,8 @@ def test_a_drivers_end_has_one_class(seen: PodView, reason: str, failure_class: 
     ("seen", "reason", "failure_class"),
     [
         row(pod(BOX, exited("sandbox", code=137, reason="OOMKilled")), "SandboxOutOfMemory", AGENT, id="memory"),
+        row(pod("t-1-sut-1", exited("sandbox", code=137, reason="OOMKilled")), "SutOutOfMemory", AGENT, id="sut"),
+        row(pod("t-1-sut-e0", phase="Failed", reason="Evicted"), "SutOverLimit", AGENT, id="sut over its limit"),
         row(pod(BOX, exited("sandbox", code=1)), "SandboxExited", INFRA, id="the daemon died"),
         row(pod(BOX, exited("receive", code=1)), "SandboxExited", INFRA, id="the receiver died"),
         row(pod(BOX, phase="Failed", reason="Evicted"), "SandboxOverLimit", AGENT, id="over its own limit"),

@@ -55,6 +55,11 @@ REPORT = "1 of 2 checks failed.\n- limits\n  expected 400"
             id="three deaths in three turns",
         ),
         pytest.param(
+            Seen(conversation=1, sealed=(sealed(1),), end_reason=EndReason.RESOURCE_LIMIT),
+            Deliver(EndReason.RESOURCE_LIMIT),
+            id="the operator has seen three sandboxes die",
+        ),
+        pytest.param(
             Seen(conversation=1, sealed=(sealed(1, rolled_back=True),)),
             Deliver(EndReason.RESOURCE_LIMIT),
             id="the workspace outgrew archives",

@@ -214,6 +214,18 @@ def test_a_workspace_that_outgrows_archives_after_its_turn_is_rolled_back_to_it(
     assert not (trial.box.home / "huge").exists()
 
 
+def test_a_session_that_is_told_that_development_is_over_delivers_what_was_sealed(
+    make: Callable[..., Trial], hub: FakeHub
+) -> None:
+    """The operator has counted sandboxes that died: the new one holds the last sealed state, and nothing runs in it."""
+    trial = make(agent_of("oracle"))
+    pod = trial.session(end_reason="resourceLimit")
+    ended_well(pod)
+    assert pod.outcome("user")["endReason"] == "resourceLimit"
+    assert b'print("scaffold")' in hub.archives[str(pod.outcome("user")["candidate"])]
+    assert starts(trial) == 0
+
+
 def test_a_session_that_dies_while_it_rolls_back_takes_no_half_state(make: Callable[..., Trial], hub: FakeHub) -> None:
     """The next one finds the decision in the sandbox and rolls back again."""
     trial = make(agent_of("oracle"), install=HUGE)
