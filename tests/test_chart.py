@@ -149,6 +149,7 @@ def test_rights_are_namespaced_and_few(helm: Helm) -> None:
     rules = [rule for body in objects if body["kind"] == "Role" for rule in body["rules"]]
     granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
     assert not [one for one in granted if "*" in one or "/exec" in one[0] or "/log" in one[0]]
+    assert ("tasksuites/status", "patch") in granted
     assert {verb for resource, verb in granted if resource == "secrets"} == {"get", "create", "delete"}
     assert {resource for resource, verb in granted if verb == "update"} == {
         "benchmarkruns/finalizers",
@@ -188,6 +189,10 @@ def test_every_pod_of_the_installation_is_fenced(helm: Helm) -> None:
         {"key": "proctor.dev/tier", "operator": "In", "values": ["driver"]}
     ]
     assert not fenced["proctor-operator"].get("ingress")
+    (rule,) = fenced["proctor-postgresql"]["ingress"]
+    named = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in rule["from"]]
+    assert named == ["hub", "gateway"]
+    assert fenced["proctor-gateway"]["egress"][-1]["ports"] == [{"protocol": "TCP", "port": 5432}]
 
 
 def test_namespaces_and_secrets_outlive_the_release(helm: Helm) -> None:

@@ -16,7 +16,7 @@ def main() -> int:
     set_up_logs()
     try:
         settings = Settings()  # type: ignore[call-arg]  # from the environment
-        serve(create_app(read_key(settings.installation_key)), settings.listen)
+        serve(create_app(read_key(settings.installation_key), settings.database_url), settings.listen)
     except (ValidationError, ProctorError) as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 - a program's last words
         return 2

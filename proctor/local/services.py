@@ -30,7 +30,7 @@ def serve(home: Home) -> Iterator[None]:
     started: list[Service] = []
     try:
         started.append(_hub(home, database.url))
-        started.append(_gateway(home))
+        started.append(_gateway(home, database.url))
         for service in started:
             service.wait_ready()
         yield
@@ -101,8 +101,12 @@ def _hub(home: Home, database_url: str) -> Service:
     return Service(home, "hub", ("hub", "serve"), told)
 
 
-def _gateway(home: Home) -> Service:
-    told = {"GATEWAY_INSTALLATION_KEY": str(home.key), "GATEWAY_LISTEN": f"unix:{home.socket('gateway')}"}
+def _gateway(home: Home, database_url: str) -> Service:
+    told = {
+        "GATEWAY_DATABASE_URL": database_url,
+        "GATEWAY_INSTALLATION_KEY": str(home.key),
+        "GATEWAY_LISTEN": f"unix:{home.socket('gateway')}",
+    }
     return Service(home, "gateway", ("hub.gateway",), told)
 
 
