@@ -27,7 +27,9 @@ def main(task: Path, subjects: dict[str, list[str]], place: Path) -> None:
     modules: Path | None = None
     for name, cases in subjects.items():
         tree = compose(task, name, place / name / "workspace")
-        modules = prepare(tree, info, modules)
+        before, modules = modules, prepare(tree, info, modules)
+        if before is not None:
+            shutil.rmtree(before.parents[1])
         found = grader.grade(tree, place / name / "scratch", cases)
         lines = {case: [ran.outcome, ran.message[:600]] for case, ran in found.items()}
         sys.stdout.write(json.dumps({"subject": name, "cases": lines}) + "\n")
@@ -57,4 +59,4 @@ def prepare(tree: Path, info: TaskInfo, modules: Path | None) -> Path:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]), Path("/tmp/grade"))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), Path("/srv/grade"))  # /tmp is memory, and would count as the pod's
