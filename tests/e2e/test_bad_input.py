@@ -28,8 +28,9 @@ def condition(proctor: Installation, run: str, *reasons: str) -> Object:
 
 
 def events(proctor: Installation, run: str, reason: str) -> list[Object]:
-    """Return a run's events with a reason."""
-    selector = f"--field-selector=involvedObject.name={run},reason={reason}"
+    """Return a run's events with a reason; a run of the same name that is gone has others."""
+    uid = proctor.runs.get("bmr", run)["metadata"]["uid"]
+    selector = f"--field-selector=involvedObject.uid={uid},reason={reason}"
     return proctor.runs.items("events", selector)
 
 
