@@ -61,12 +61,19 @@ def is_selected(plan: CasePlan, tags: Sequence[str]) -> bool:
 
 
 def shard_order(cases: Sequence[Case], shard: int, shards: int) -> list[str]:
-    """Return the ids that one shard runs, in order: dealt out by id, the timed ones last and alone.
+    """Return the ids that one shard runs, in order: those that may take long are dealt out first, timed ones run last.
 
     A function of the suite alone, so that a retried shard and a further round get the same cases.
     """
     mine: list[str] = []
+    load = [0.0] * shards
     for timed in (False, True):
-        ids = sorted(case.plan.id for case in cases if case.timed is timed)
-        mine += ids[shard::shards]
+        share: list[str] = []
+        for case in sorted(
+            (case for case in cases if case.timed is timed), key=lambda case: (-case.deadline_seconds, case.plan.id)
+        ):
+            lightest = load.index(min(load))
+            load[lightest] += case.deadline_seconds
+            share += [case.plan.id] if lightest == shard else []
+        mine += sorted(share)
     return mine

@@ -11,10 +11,10 @@ from wire.errors import InvalidInput
 from wire.journal import CasePlan
 
 
-def a_case(id: str, *, timed: bool = False, tags: Sequence[str] = ()) -> Case:
+def a_case(id: str, *, timed: bool = False, tags: Sequence[str] = (), deadline_seconds: float = 120.0) -> Case:
     """Return a declared case."""
     plan = CasePlan.model_validate({"id": id, "dimension": id[0], "title": id, "clauses": ["1"], "tags": list(tags)})
-    return Case(plan=plan, timed=timed)
+    return Case(plan=plan, timed=timed, deadline_seconds=deadline_seconds)
 
 
 IDS = st.lists(st.from_regex(r"[A-E]-[0-9]{2}", fullmatch=True), unique=True, max_size=60)
@@ -35,6 +35,12 @@ def test_a_shard_gets_the_same_cases_whatever_the_order_of_collection(
     """A retried shard and a further round run what the first one would have run."""
     cases = [a_case(id) for id in ids]
     assert shard_order(cases, 0, shards) == shard_order(list(reversed(cases)), 0, shards)
+
+
+def test_a_long_case_gets_a_shard_with_fewer_others() -> None:
+    """What a case may take is what it weighs."""
+    cases = [a_case(f"A-{number:02d}") for number in range(4)] + [a_case("D-07", deadline_seconds=360)]
+    assert [shard_order(cases, shard, 2) for shard in (0, 1)] == [["A-03", "D-07"], ["A-00", "A-01", "A-02"]]
 
 
 def test_timed_cases_come_last() -> None:
