@@ -200,18 +200,6 @@ class SubmissionChecked(Wire):
         return f"submission/{self.attempt}/{self.shard}"
 
 
-Entry = Annotated[
-    Canaries
-    | TurnOpened
-    | TurnEvent
-    | TurnSealed
-    | ConversationEnded
-    | GateReported
-    | SuitePlanned
-    | CaseReported
-    | SubmissionChecked,
-    Field(discriminator="kind"),
-]
 AnyEntry = (
     Canaries
     | TurnOpened
@@ -223,6 +211,7 @@ AnyEntry = (
     | CaseReported
     | SubmissionChecked
 )
+Entry = Annotated[AnyEntry, Field(discriminator="kind")]
 ENTRY: Final[TypeAdapter[AnyEntry]] = TypeAdapter(Entry)
 ENTRIES: Final[TypeAdapter[list[AnyEntry]]] = TypeAdapter(Annotated[list[Entry], Field(max_length=1000)])
 
