@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from runner.text import storable
 from wire.errors import Broken
 from wire.journal import GateStep
 
@@ -59,8 +60,8 @@ def read_checks(code: int, output: bytes, errors: bytes) -> list[GateStep]:
 
 def _step(check: dict[str, object]) -> GateStep:
     return GateStep(
-        name=str(check["name"])[:512],
+        name=storable(str(check["name"]))[:512],
         passed=check["passed"] is True,
         seconds=float(str(check.get("seconds", 0))),
-        output=str(check.get("output", "")).replace("\0", "\N{REPLACEMENT CHARACTER}")[:STEP_CHARACTERS],
+        output=storable(str(check.get("output", "")))[:STEP_CHARACTERS],
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runner.kit.reporting import Picture
+from runner.text import storable
 from wire.journal import Evidence
 
 LINE_CHARS: Final = 1_200
@@ -17,8 +18,8 @@ ITEMS: Final = 24
 
 
 def cut(text: str, chars: int) -> str:
-    """Return a text, its middle left out when it is too long; NUL does not survive (PostgreSQL refuses it)."""
-    text = text.replace("\0", "\\0")
+    """Return a text, its middle left out when it is too long, as one that can be stored."""
+    text = storable(text)
     if len(text) <= chars:
         return text
     half = chars // 2 - 20
@@ -53,7 +54,7 @@ class CaseFile:
         """Attach a text under a name."""
         with self._lock:
             if len(self._items) < ITEMS:
-                self._items.append(Evidence(name=name[:200], media_type=media_type, text=cut(text, TEXT_CHARS)))
+                self._items.append(Evidence(name=cut(name, 200), media_type=media_type, text=cut(text, TEXT_CHARS)))
 
     def picture(self, name: str, content: bytes) -> None:
         """Attach a PNG."""
@@ -62,7 +63,7 @@ class CaseFile:
                 return
             path = self._folder / f"picture-{len(self.pictures)}.png"
             path.write_bytes(content)
-            self.pictures.append(Picture(name=name[:200], media_type="image/png", path=str(path)))
+            self.pictures.append(Picture(name=cut(name, 200), media_type="image/png", path=str(path)))
 
     def evidence(self) -> list[Evidence]:
         """Return everything but the pictures."""

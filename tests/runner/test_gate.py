@@ -192,3 +192,9 @@ def test_hostile_output_in_checks_is_bounded() -> None:
     check = {"name": "n" * 5000, "passed": False, "seconds": "1.5", "output": "\0" * 100_000}
     (step,) = read_checks(1, json.dumps([check]).encode(), b"")
     assert (len(step.name), len(step.output), "\0" in step.output, step.seconds) == (512, 4096, False, 1.5)
+
+
+def test_a_check_with_half_a_character_fails_and_no_more() -> None:
+    """A lone surrogate, planted or left where a text was cut, is legal JSON and cannot be stored."""
+    (step,) = read_checks(1, rb'[{"name": "a \ud83d", "passed": false, "output": "\ud83d"}]', b"")
+    assert (step.name, step.output) == ("a \\ud83d", "\\ud83d")

@@ -83,3 +83,14 @@ def test_a_hostile_document_is_its_own_fault() -> None:
         OpenApi({"openapi": "2.0", "paths": {}})
     with pytest.raises(SubmissionFailed, match="paths"):
         OpenApi([])
+
+
+def test_half_a_character_does_not_cost_a_case_its_report(tmp_path: Path) -> None:
+    """Legal in JSON, and yet no text: whoever quotes it in an answer must not become unresolved by it."""
+    file = CaseFile(tmp_path)
+    file.line("said \ud800")
+    file.text("log \ud800", "\udfff")
+    assert [(item.name, item.text) for item in file.evidence()] == [
+        ("exchanges", "said \\ud800"),
+        ("log \\ud800", "\\udfff"),
+    ]
