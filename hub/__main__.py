@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hub.app import create_app
 from hub.database import migrate
 from hub.serving import serve
-from hub.settings import Settings
+from hub.settings import Settings, complaint
 from hub.telemetry import set_up_logs
 from wire.errors import NotReady, ProctorError
 
@@ -26,8 +26,7 @@ def main() -> int:
         else:
             serve(create_app(settings), settings.listen)
     except ValidationError as error:
-        fields = "; ".join(f"HUB_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
-        print(f"hub: {fields}", file=sys.stderr)  # noqa: T201 - a program's last words
+        print(f"hub: {complaint('HUB', error)}", file=sys.stderr)  # noqa: T201 - a program's last words
         return 2
     except ProctorError as error:
         print(f"hub: {error.reason}: {error}", file=sys.stderr)  # noqa: T201 - a program's last words

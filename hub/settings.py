@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from wire.errors import InvalidInput
@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     """Connections to PostgreSQL at once."""
     wait_seconds: float = Field(default=3.0, gt=0)
     """How long a request waits for the database before it is sent away to try again."""
+
+
+def complaint(prefix: str, error: ValidationError) -> str:
+    """Return what is wrong with settings, by variable; never a value: addresses of databases hold passwords."""
+    return "; ".join(f"{prefix}_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
 
 
 def read_key(file: Path) -> bytes:

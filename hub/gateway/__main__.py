@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from hub.gateway.app import Settings, create_app
 from hub.serving import serve
-from hub.settings import read_key
+from hub.settings import complaint, read_key
 from hub.telemetry import set_up_logs
 from wire.errors import ProctorError
 
@@ -17,7 +17,10 @@ def main() -> int:
     try:
         settings = Settings()  # type: ignore[call-arg]  # from the environment
         serve(create_app(read_key(settings.installation_key), settings.database_url), settings.listen)
-    except (ValidationError, ProctorError) as error:
+    except ValidationError as error:
+        print(f"gateway: {complaint('GATEWAY', error)}", file=sys.stderr)  # noqa: T201 - a program's last words
+        return 2
+    except ProctorError as error:
         print(f"gateway: {error}", file=sys.stderr)  # noqa: T201 - a program's last words
         return 2
     return 0

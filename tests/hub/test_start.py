@@ -39,7 +39,7 @@ def start(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
             {"HUB_DATABASE_URL": "postgresql:///x", "HUB_STORE": "/tmp", "HUB_INSTALLATION_KEY": "/nonexistent"},
             "installation key cannot be read",
         ),
-        (("hub.gateway",), {}, "installation_key"),
+        (("hub.gateway",), {}, "GATEWAY_INSTALLATION_KEY"),
     ],
 )
 def test_bad_settings_stop_a_program_naming_the_field(
@@ -49,6 +49,16 @@ def test_bad_settings_stop_a_program_naming_the_field(
     done = start(*arguments, **settings)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prefix"), [pytest.param(("hub", "serve"), "HUB", id="hub"), (("hub.gateway",), "GATEWAY")]
+)
+def test_bad_settings_are_told_without_the_password_in_others(arguments: tuple[str, ...], prefix: str) -> None:
+    """A program's last words end in logs; what is wrong with one field is no reason to show another."""
+    done = start(*arguments, **{f"{prefix}_DATABASE_URL": "postgresql://hub:hunter2@db/proctor"})
+    assert (done.returncode, f"{prefix}_INSTALLATION_KEY" in done.stderr) == (2, True)
+    assert "hunter2" not in done.stderr
 
 
 def test_migrate_without_a_database_says_try_again(tmp_path: Path) -> None:
