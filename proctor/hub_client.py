@@ -15,17 +15,11 @@ from wire.errors import Broken, InvalidInput, NotReady, Refused
 from wire.package import PackageManifest
 from wire.packing import Packed
 from wire.report import JournalRow, RunReport, RunSummary, TrialFacts, TrialSummary
-from wire.token import Role, Token, mint
 
 _RUNS = TypeAdapter(list[RunSummary])
 _TRIALS = TypeAdapter(list[TrialSummary])
 _JOURNAL = TypeAdapter(list[JournalRow])
 TIMEOUT_SECONDS = 60.0
-
-
-def operator_token(key: bytes) -> str:
-    """Return the bearer of whoever holds the installation key."""
-    return mint(key, Token(trial="-", attempt=0, role=Role.OPERATOR))
 
 
 class HubClient:

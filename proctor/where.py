@@ -7,11 +7,12 @@ that is started for the length of the command.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proctor.hub_client import HubClient, operator_token
+from proctor.hub_client import HubClient
 from proctor.local.home import Home
 from proctor.local.services import answers, serve
 from proctor.settings import Settings
 from wire.errors import InvalidInput
+from wire.token import operator_token
 
 
 def is_local(settings: Settings, *, asked: bool) -> bool:

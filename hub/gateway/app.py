@@ -70,7 +70,7 @@ def _refusal(key: bytes, database: Database, authorization: str) -> JSONResponse
     scheme, _, text = authorization.partition(" ")
     try:
         token = verify(key, text.strip() if scheme.lower() == "bearer" else "")
-    except (Refused, ValueError):
+    except Refused:
         return _error(401, "invalid_api_key", "the bearer token is not one of this installation")
     if not (token.allows(Scope.MODEL) or token.allows(Scope.MODEL_USER)):
         return _error(403, "forbidden", f"a token of role {token.role} does not allow model calls")

@@ -9,7 +9,7 @@ from wire.errors import Broken, NotReady, ProctorError
 from wire.journal import RunRecord, Settled, Settlement, TrialRecord
 from wire.model import Wire
 from wire.package import PackageManifest
-from wire.token import Role, Token, mint
+from wire.token import operator_token
 
 FIX = "check the hub's Deployment; everything goes on by itself when it answers"
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
@@ -46,11 +46,6 @@ class Hub(Protocol):
     async def manifest(self, digest: str) -> PackageManifest | None:
         """Return a package's manifest; None = the hub has no such package."""
         ...
-
-
-def operator_token(key: bytes) -> str:
-    """Return the operator's own bearer."""
-    return mint(key, Token(trial="-", attempt=0, role=Role.OPERATOR))
 
 
 class HttpHub:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from wire.digest import sign
 from wire.errors import Refused
 from wire.token import SCOPES, Role, Scope, Token, daemon_bearer, mint, verify
 
@@ -32,6 +33,13 @@ def test_a_changed_token_is_refused(change: object) -> None:
     assert callable(change)
     with pytest.raises(Refused):
         verify(KEY, change(mint(KEY, TOKEN)))
+
+
+@pytest.mark.parametrize("body", ["prt1.t.1.conductor", "prt1.t.one.gate"])
+def test_a_signed_token_of_another_release_is_refused(body: str) -> None:
+    """What this release cannot read is refused like any other token, not an error of ours."""
+    with pytest.raises(Refused):
+        verify(KEY, f"{body}.{sign(KEY, body.encode())}")
 
 
 def test_another_installation_refuses_it() -> None:
