@@ -15,10 +15,10 @@ from typing import BinaryIO, Final, Self, cast
 from hub.database import Connection
 from hub.records import NotFound
 from hub.store import Store, as_not_ready
+from wire.archive import BYTES_LIMIT
 from wire.digest import Digest, Hasher
 from wire.errors import DigestMismatch, InvalidInput
 
-LIMIT_BYTES: Final = 4 << 30
 PIECE_BYTES: Final = 1 << 20
 
 
@@ -35,7 +35,7 @@ class ArchiveSpoilt(DigestMismatch):
 class Intake:
     """One archive on its way in: written aside, hashed, and then put under its digest or thrown away."""
 
-    def __init__(self, store: Store, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, store: Store, limit_bytes: int = BYTES_LIMIT) -> None:
         self._store = store
         self._limit_bytes = limit_bytes
         self._hasher = Hasher()

@@ -1,14 +1,11 @@
 """The journal in PostgreSQL: rows by key, once, in the order in which they were accepted."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from hub.database import Connection
 from hub.records import text_of
 from wire.journal import ENTRY, AnyEntry
-from wire.report import JournalRow
-
-PAGE_ROWS: Final = 1000
+from wire.report import JOURNAL_PAGE_ROWS, JournalRow
 
 
 def append(connection: Connection, trial: str, attempt: int, entries: Sequence[AnyEntry]) -> int:
@@ -36,11 +33,11 @@ def append(connection: Connection, trial: str, attempt: int, entries: Sequence[A
 
 
 def read_page(connection: Connection, trial: str, kinds: Collection[str], after: int) -> list[JournalRow]:
-    """Return the next rows after a sequence number; fewer than `PAGE_ROWS` when there are no more."""
+    """Return the next rows after a sequence number; fewer than `JOURNAL_PAGE_ROWS` when there are no more."""
     rows = connection.execute(
         "SELECT sequence, body::text FROM journal WHERE trial = %s AND kind = ANY(%s) AND sequence > %s "
         "ORDER BY sequence LIMIT %s",
-        (trial, list(kinds), after, PAGE_ROWS),
+        (trial, list(kinds), after, JOURNAL_PAGE_ROWS),
     ).fetchall()
     return [JournalRow(sequence=sequence, entry=ENTRY.validate_json(body)) for sequence, body in rows]
 

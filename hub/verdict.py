@@ -82,19 +82,13 @@ def _trusted_reports(entries: Iterable[AnyEntry], submission: Submission) -> dic
     altered = {
         (entry.attempt, entry.shard)
         for entry in entries
-        if isinstance(entry, SubmissionChecked) and _is_altered(entry, submission)
+        if isinstance(entry, SubmissionChecked) and entry.is_altered(submission)
     }
     reports: dict[str, list[CaseReported]] = {}
     for entry in entries:
         if isinstance(entry, CaseReported) and (entry.attempt, entry.shard) not in altered:
             reports.setdefault(entry.case, []).append(entry)
     return {case: sorted(found, key=lambda entry: entry.attempt) for case, found in reports.items()}
-
-
-def _is_altered(check: SubmissionChecked, submission: Submission) -> bool:
-    if {check.submission_before, check.submission_after} != {submission.digest}:
-        return True
-    return submission.prepared is not None and check.prepared != submission.prepared
 
 
 def _case(plan: CasePlan, reports: Sequence[CaseReported]) -> CaseResult:

@@ -81,12 +81,10 @@ class Shard:
     def _earlier(self) -> dict[str, CaseOutcome]:
         """Return the settled outcomes in the journal, but for those of shards whose digests disagreed."""
         entries = self._hub.entries("caseReported", "submissionChecked")
-        submission = self._settings.submission.digest
         altered = {
             (entry.attempt, entry.shard)
             for entry in entries
-            if isinstance(entry, SubmissionChecked)
-            and not entry.submission_before == entry.submission_after == submission
+            if isinstance(entry, SubmissionChecked) and entry.is_altered(self._settings.submission)
         }
         return {
             entry.case: entry.outcome

@@ -18,12 +18,11 @@ from wire.digest import Digest, Hasher
 from wire.errors import DigestMismatch, ProctorError
 from wire.journal import AnyEntry
 from wire.package import PackageManifest
-from wire.report import JournalRow
+from wire.report import JOURNAL_PAGE_ROWS, JournalRow
 
 BATCH_ENTRIES: Final = 200
 BATCH_BYTES: Final = 4 << 20
 TRANSFER_SECONDS: Final = 600.0
-PAGE_ROWS: Final = 1000
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 _ROWS: Final = TypeAdapter(list[JournalRow])
 
@@ -64,7 +63,7 @@ class Hub:
             parameters = [("after", str(after)), *(("kind", kind) for kind in kinds)]
             rows = _ROWS.validate_json(self._link.request("GET", f"{self._trial}/journal", params=parameters).content)
             found += [row.entry for row in rows]
-            if len(rows) < PAGE_ROWS:
+            if len(rows) < JOURNAL_PAGE_ROWS:
                 return found
             after = rows[-1].sequence
 

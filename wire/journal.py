@@ -199,6 +199,12 @@ class SubmissionChecked(Wire):
     def key(self) -> str:
         return f"submission/{self.attempt}/{self.shard}"
 
+    def is_altered(self, submission: Submission) -> bool:
+        """Tell whether the shard found anything but what was frozen: then its reports do not count."""
+        if {self.submission_before, self.submission_after} != {submission.digest}:
+            return True
+        return submission.prepared is not None and self.prepared != submission.prepared
+
 
 AnyEntry = (
     Canaries

@@ -4,7 +4,7 @@ All of it is a function of the run's and trials' records, the journal and the se
 the same bytes. Nothing here is rendered; `proctor` does that.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from wire.journal import CaseId, CaseOutcome, Entry, Line, Settlement, TrialReco
 from wire.model import Wire
 from wire.trial import Attempt, EndReason, FailureClass, Result, Submission
 
+JOURNAL_PAGE_ROWS: Final = 1000
+"""Rows of a journal in one answer; fewer mean that there are no more."""
 Standing = Literal["Unfinished", "Graded", "Errored", "Cancelled"]
 
 

@@ -22,19 +22,19 @@ from hub.api.request import (
 )
 from hub.api.trials import as_json
 from hub.records import NotFound, read_state
+from wire.archive import BYTES_LIMIT
 from wire.digest import Digest
 from wire.errors import ProctorError, Refused
 from wire.package import PackageManifest, PartName
 from wire.token import Role, Token
 
 router = APIRouter(prefix="/v1")
-PIECE_BYTES = 1 << 20
 
 
 @router.put("/archives/{digest}")
 async def put_archive(digest: DigestPath, request: Request, token: ArchivesToken, given: Given) -> dict[str, object]:
-    if int(request.headers.get("Content-Length") or 0) > archives.LIMIT_BYTES:
-        raise archives.TooLarge(f"the archive is larger than {archives.LIMIT_BYTES} bytes")
+    if int(request.headers.get("Content-Length") or 0) > BYTES_LIMIT:
+        raise archives.TooLarge(f"the archive is larger than {BYTES_LIMIT} bytes")
     try:
         await run_in_threadpool(_require_alive, given, token)
     except ProctorError:
@@ -47,7 +47,7 @@ async def put_archive(digest: DigestPath, request: Request, token: ArchivesToken
         async for piece in request.stream():
             pending += piece
             # In large pieces: each is a trip to a thread, since compressing and writing block.
-            if len(pending) >= PIECE_BYTES:
+            if len(pending) >= archives.PIECE_BYTES:
                 await run_in_threadpool(intake.write, bytes(pending))
                 pending.clear()
         await run_in_threadpool(intake.write, bytes(pending))
