@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.errors import Unprocessable
+from runner.errors import TooLarge, Unprocessable
 from tests.runner.processes import BEARER, Box
 from wire.archive import tree_bytes
 from wire.digest import of_bytes
@@ -142,6 +142,22 @@ def test_a_tree_over_the_limit_is_refused_before_it_is_sent(sandbox: Box, worksp
     as_agent(sandbox, "truncate -s 100G big")
     with pytest.raises(Unprocessable, match="bytes"):
         sandbox.client().get_tree([str(workspace)], tmp_path / "tree.tar")
+
+
+@pytest.mark.parametrize(
+    ("levels", "name"), [pytest.param(1100, "d", id="many folders"), pytest.param(60, "d" * 100, id="long names")]
+)
+def test_a_tree_deeper_than_paths_reach_is_over_the_limit(
+    sandbox: Box, workspace: Path, tmp_path: Path, levels: int, name: str
+) -> None:
+    """It is the agent's doing and said so, not an error of ours; and it can be cleared away, locked as it is."""
+    step = f"(os.mkdir('{name}'), os.chdir('{name}'))"
+    as_agent(sandbox, f'python3 -c "import os; [{step} for _ in range({levels})]"')
+    as_agent(sandbox, "mkdir -p a/b/c; touch a/b/c/d; chmod 000 a/b/c a/b a")
+    with pytest.raises(TooLarge, match="longer"):
+        sandbox.client().get_tree([str(workspace)], tmp_path / "tree.tar")
+    sandbox.client().put_tree(str(workspace), empty_tar(), clean=True)
+    assert list(workspace.iterdir()) == []
 
 
 def test_several_folders_come_back_to_their_places(sandbox: Box, workspace: Path, tmp_path: Path) -> None:
