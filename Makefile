@@ -31,7 +31,7 @@ check: $(READY) tools ## lint, types, import rules and unit tests
 	$(PY) -m mypy
 	$(PY) -m mypy tests tools images
 	$(VENV)/bin/lint-imports
-	$(PY) -m pytest -q -m "not local and not cluster and not faults"
+	$(PY) -m pytest -q -n 4 -m "not local and not cluster and not faults"
 
 .PHONY: test
 test: ## everything: check, then real pods without a cluster, then a real cluster
