@@ -1,5 +1,6 @@
 """One pass over one BenchmarkRun, and the pump that admits trials of all runs."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from controller.plan_run import RunWorld, needs_packages, plan
 from controller.run_status import unreadable
 from controller.state import PUMP, Key, Memory, Ports
 from controller.status import admitted, is_holding
-from controller.trials import is_suspended, watch_progress
+from controller.trials import is_suspended, let_go, watch_progress
 from controller.views import RunView, SuiteView, TrialView, meta_of, run_of, suite_of
 from wire.errors import Broken
 from wire.journal import RunRecord
@@ -40,7 +41,11 @@ class Runs:
         try:
             run = run_of(found)
         except ValidationError as error:
-            await self._refuse(found, error)
+            if meta_of(found).deleting:
+                # Its trials are deleted as what it owned, and each is let go by its own pass.
+                await let_go(self._ports, self._memory, Kind.BenchmarkRun, found)
+            else:
+                await self._refuse(found, error)
             return
         world = await self._observe(run)
         current, moved = found, False
@@ -152,14 +157,20 @@ class Pump:
 
     async def reconcile(self, _: Key) -> None:
         """Admit what may start now."""
-        loads = [load for found in self._memory.store.all(Kind.BenchmarkRun) if (load := self._load(found))]
+        runs = self._memory.store.all(Kind.BenchmarkRun)
+        loads = [self._load(found) for found in runs]
         room = self._ports.settings.max_running - sum(load.holding for load in loads)
-        places = {found["metadata"]["uid"]: found["metadata"]["namespace"] for found in self._all_runs()}
+        places = {found["metadata"]["uid"]: found["metadata"]["namespace"] for found in runs}
         for run, waiting in choose(loads, self._memory.widths, room):
             await self._admit(places[run], waiting.name)
 
-    def _all_runs(self) -> list[Object]:
-        return self._memory.store.all(Kind.BenchmarkRun)
+    def _readable(self, run_uid: str) -> list[TrialView]:
+        """Return a run's trials; one that another release wrote stops its own run, which says so, and no other."""
+        trials: list[TrialView] = []
+        for found in self._memory.store.trials(run_uid):
+            with suppress(ValidationError):
+                trials.append(self._memory.store.trial(found))
+        return trials
 
     async def _admit(self, namespace: str, name: str) -> None:
         found = self._memory.store.get(Kind.Trial, namespace, name)
@@ -175,11 +186,11 @@ class Pump:
         self._memory.store.apply(Kind.Trial, current)
         watch_progress(self._ports, self._memory, trial, trial.status, status)
 
-    def _load(self, found: Object) -> Load | None:
-        """Return what a run holds and wants; None = nothing of it may start."""
+    def _load(self, found: Object) -> Load:
+        """Return what a run holds and wants."""
         wants: dict[str, Any] = found["spec"]
         uid = found["metadata"]["uid"]
-        trials = [self._memory.store.trial(trial) for trial in self._memory.store.trials(uid)]
+        trials = self._readable(uid)
         holding = [trial for trial in trials if is_holding(trial.status)]
         starting: dict[str, int] = {}
         for trial in holding:

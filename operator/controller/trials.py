@@ -3,6 +3,7 @@
 from typing import Any
 
 import structlog
+from pydantic import ValidationError
 
 from controller import execute
 from controller.actions import (
@@ -23,7 +24,7 @@ from controller.cluster import Kind, Object
 from controller.plan_trial import plan
 from controller.state import PUMP, Key, Memory, Ports
 from controller.status import settled
-from controller.views import Children, JobView, PodView, TrialView, job_of, owner_of, pod_of
+from controller.views import Children, JobView, PodView, TrialView, job_of, meta_of, owner_of, pod_of
 from controller.world import World
 from wire.errors import Broken
 from wire.journal import Settlement, TrialRecord
@@ -44,7 +45,14 @@ class Trials:
         found = self._memory.store.get(Kind.Trial, key[1], key[2])
         if found is None:
             return
-        world = self._observe(found)
+        try:
+            world = self._observe(found)
+        except ValidationError:
+            if not meta_of(found).deleting:
+                raise
+            # What cannot be read cannot be settled either; its pods are deleted as what it owned.
+            await let_go(self._ports, self._memory, Kind.Trial, found)
+            return
         if world is None:
             return
         await _Pass(self._ports, self._memory, key, world, found).run(plan(world))
@@ -208,6 +216,13 @@ class _Pass:
             self._memory.store.discard(Kind.Trial, self._current)
         else:
             self._memory.store.apply(Kind.Trial, self._current)
+
+
+async def let_go(ports: Ports, memory: Memory, kind: Kind, found: Object) -> None:
+    """Release our finalizer of a deleted object that cannot be read: nothing waits for ever for us."""
+    if meta_of(found).finalized:
+        LOG.warning("let go unread", kind=kind.name, name=found["metadata"]["name"])
+        memory.store.discard(kind, await execute.finalize(ports.cluster, kind, found, held=False))
 
 
 def is_suspended(wants: Any, trial: TrialView) -> bool:

@@ -411,6 +411,42 @@ def test_deleting_a_run_leaves_nothing_behind_even_without_a_hub() -> None:
     tell(story, script)
 
 
+def test_a_trial_that_cannot_be_read_holds_up_no_other_run() -> None:
+    """Written by another release, it stops its own run; the pump goes on admitting the trials of the others."""
+
+    def script(pod: Object) -> list[Object]:
+        return [] if role(pod) == "session" and "quick" in pod["metadata"]["name"] else obedient(pod)
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run())
+        await lab.until(lambda: lab.phase() == "Developing")
+        lab.cluster.objects.patch(Kind.Trial, lab.trial(), {"status": {"fromTheFuture": 1}}, status=True)
+        await lab.apply(Kind.BenchmarkRun, run("other"))
+        await lab.until(lambda: lab.run_phase("other") == "Complete")
+
+    tell(story, script)
+
+
+def test_what_cannot_be_read_can_be_deleted() -> None:
+    """A run and a trial that another release wrote are let go; nothing hangs on our finalizer."""
+
+    def script(pod: Object) -> list[Object]:
+        return [] if role(pod) == "session" else obedient(pod)
+
+    async def story(lab: Lab) -> None:
+        made = await lab.apply(Kind.BenchmarkRun, run())
+        await lab.until(lambda: lab.phase() == "Developing")
+        unknown = {"status": {"fromTheFuture": 1}}
+        lab.cluster.objects.patch(Kind.Trial, lab.trial(), unknown, status=True)
+        run_now = lab.cluster.objects.get(Kind.BenchmarkRun, NAMESPACE, "quick")
+        assert run_now is not None
+        lab.cluster.objects.patch(Kind.BenchmarkRun, run_now, unknown, status=True)
+        lab.cluster.objects.delete(Kind.BenchmarkRun, made)
+        await lab.until(lambda: not lab.left())
+
+    tell(story, script)
+
+
 def test_an_unreachable_hub_delays_a_run_and_its_trials() -> None:
     """Before acceptance and in the middle: one condition says so, and everything goes on by itself."""
 
