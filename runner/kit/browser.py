@@ -29,8 +29,11 @@ ARGUMENTS: Final = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", 
 class Chromium:
     """One browser for all cases of a shard, started when the first of them needs it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, host: str) -> None:
+        """`host` is the one that its pages come from."""
         self._path = path
+        # In the browser itself: routes of Playwright see neither redirects nor WebSockets.
+        self._arguments = [*ARGUMENTS, f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {host}"]
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
 
@@ -39,8 +42,14 @@ class Chromium:
         if self._browser is None or not self._browser.is_connected():
             self.close()
             self._playwright = sync_playwright().start()
-            self._browser = self._playwright.chromium.launch(executable_path=self._path, args=ARGUMENTS)
-        context = self._browser.new_context(viewport={"width": width, "height": height}, timezone_id="UTC")
+            self._browser = self._playwright.chromium.launch(executable_path=self._path, args=self._arguments)
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height},
+            timezone_id="UTC",
+            # A page could fill this pod's disk with the one, and outlive itself with the other.
+            accept_downloads=False,
+            service_workers="block",
+        )
         context.set_default_timeout(WAIT_SECONDS * 1000)
         origin = urlsplit(url).netloc
 

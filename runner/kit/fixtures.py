@@ -55,7 +55,7 @@ def chromium(kit: KitConfig) -> Iterator["Chromium"]:
     """The browser; it starts with the first page."""
     from runner.kit.browser import Chromium
 
-    browser = Chromium(kit.chromium)
+    browser = Chromium(kit.chromium, kit.sut_host)
     yield browser
     browser.close()
 
