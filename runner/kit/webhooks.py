@@ -20,6 +20,8 @@ from runner.kit.patience import eventually
 
 BODY_BYTES: Final = 1 << 20
 DELIVERIES: Final = 20_000
+TOTAL_BYTES: Final = 64 << 20
+"""Of all deliveries, by what their senders announce: whatever is promised may have to be held."""
 HOLD_SECONDS: Final = 90.0
 
 
@@ -78,6 +80,7 @@ class Receiver:
         self._behave: Callable[[Delivery], Behaviour] = lambda _: Reply()
         self._lock = threading.Lock()
         self._file = case_file
+        self._room = TOTAL_BYTES
         self._path = f"/{secrets.token_urlsafe(24)}"
         self._holds: list[Hold] = []
         receiver = self
@@ -129,12 +132,12 @@ class Receiver:
         if handler.path != self._path or not length.isdigit() or int(length) > BODY_BYTES:
             handler.send_error(404)
             return
-        body = handler.rfile.read(int(length))
         headers = {name.lower(): value for name, value in handler.headers.items()}
+        if not self._has_room(int(length) + sum(len(name) + len(value) for name, value in headers.items())):
+            handler.send_error(503)
+            return
+        body = handler.rfile.read(int(length))
         with self._lock:
-            if len(self.deliveries) >= DELIVERIES:
-                handler.send_error(503)
-                return
             delivery = Delivery(number=len(self.deliveries) + 1, headers=headers, body=body, at=time.monotonic())
             self.deliveries.append(delivery)
             behaviour = self._behave(delivery)
@@ -142,6 +145,14 @@ class Receiver:
                 self._holds.append(behaviour)
         self._file.line(f"webhook {delivery.number} {cut(body.decode(errors='replace'), 400)} → {_named(behaviour)}")
         self._answer(handler, delivery, behaviour)
+
+    def _has_room(self, size: int) -> bool:
+        """Take room for a delivery that begins to arrive."""
+        with self._lock:
+            if size > self._room or len(self.deliveries) >= DELIVERIES:
+                return False
+            self._room -= size
+            return True
 
     def _answer(self, handler: BaseHTTPRequestHandler, delivery: Delivery, behaviour: Behaviour) -> None:
         handler.close_connection = True

@@ -9,7 +9,7 @@ from runner.kit.casefile import CaseFile, cut
 from runner.kit.faults import SubmissionFailed
 from runner.kit.openapi import OpenApi
 from runner.kit.patience import eventually
-from runner.kit.webhooks import Hold, Lose, Receiver, Reply
+from runner.kit.webhooks import BODY_BYTES, TOTAL_BYTES, Hold, Lose, Receiver, Reply
 
 
 @pytest.fixture
@@ -94,3 +94,13 @@ def test_half_a_character_does_not_cost_a_case_its_report(tmp_path: Path) -> Non
         ("exchanges", "said \\ud800"),
         ("log \\ud800", "\\udfff"),
     ]
+
+
+def test_deliveries_are_bounded_in_bytes(receiver: Receiver) -> None:
+    """Its memory is this pod's: beyond its room nothing more is taken, whoever knows the path."""
+    body = b"x" * BODY_BYTES
+    answers = [
+        httpx2.post(receiver.url, content=body, trust_env=False).status_code for _ in range(TOTAL_BYTES // BODY_BYTES)
+    ]
+    assert answers == [200] * (len(answers) - 1) + [503]
+    receiver.close()
