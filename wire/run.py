@@ -111,7 +111,7 @@ class Condition(Wire):
 
 
 class TrialCounts(Wire):
-    """Trials of a run by where they stand; the last five add up to `total` together with `pending` and `active`."""
+    """Trials of a run by where they stand; the other five add up to `total`."""
 
     total: int = 0
     pending: int = 0
