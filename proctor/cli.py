@@ -50,13 +50,11 @@ def run(
         ended = runs.run_local(file, settings, progress) if local else runs.run_remote(file, settings, progress, wait)
     for said in ended.said:
         errors.print(Text(said))
-    if ended.reports:
-        pages = [report_page(report) for report in ended.reports]
-        for page, report in zip(pages, ended.reports, strict=True):
-            if not as_json:
-                show(page, report, as_json=False)
     if as_json:
         show("", [*ended.reports], as_json=True)
+    else:
+        for found in ended.reports:
+            show(report_page(found), found, as_json=False)
     raise typer.Exit(ended.code)
 
 

@@ -9,9 +9,7 @@ from typing import Final
 
 import structlog
 
-from runner.errors import CanaryAnswered, SandboxLost
-from runner.errors import PackageMalformed as PackageMalformed
-from runner.errors import SuiteCannotStart as SuiteCannotStart
+from runner.errors import CanaryAnswered, PackageMalformed, SandboxLost, SuiteCannotStart
 from wire.errors import DigestMismatch, ProctorError
 from wire.outcome import (
     EXIT_RETRY,

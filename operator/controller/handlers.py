@@ -1,6 +1,6 @@
 """The kopf shell: the only importer of kopf. Its handlers put keys into the queue and do nothing else.
 
-`on.event` for every kind, so that kopf writes nothing: no annotations, no finalizers. What it tells is a hint; the
+`on.event` and nothing else, so that kopf writes nothing: no annotations, no finalizers. What it tells is a hint; the
 reflectors are the source, so kopf may miss or repeat anything.
 """
 

@@ -1,6 +1,6 @@
 """The evaluator's pytest plugin: what a hidden suite is written with.
 
-A suite marks its tests with `@case(…)` and takes the fixtures of `plugin.py`; it imports from `runner.kit` alone.
+A suite marks its tests with `@case(…)` and takes the fixtures of `fixtures.py`; it imports from `runner.kit` alone.
 What a suite may conclude is in `blame.py`: only what the submission did counts against it.
 """
 
