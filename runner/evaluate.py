@@ -98,13 +98,15 @@ class Shard:
     def _unchanged(self, prepared: Digest) -> Iterator[None]:
         """Prepare the sut; compare digests before and after what happens inside."""
         submission, folder = self._settings.submission.digest, self._settings.submission_folder
-        self._daemon.deliver_submission(self._archive(submission))
+        with self._archive(submission) as archive:
+            self._daemon.deliver_submission(archive)
         self._hub.journal(self._daemon.canaries())
         # An evaluator that died here before may have left something running.
         self._daemon.stop()
         before = self._daemon.digest(folder)
         self._compare("submission", submission, before)
-        self._daemon.put_tree(self._settings.workspace, self._archive(prepared), clean=True)
+        with self._archive(prepared) as archive:
+            self._daemon.put_tree(self._settings.workspace, archive, clean=True)
         self._compare("prepared tree", prepared, self._daemon.digest(self._settings.workspace))
         yield
         after = self._daemon.digest(folder)
@@ -121,10 +123,13 @@ class Shard:
         self._hub.flush()
         self._compare("submission", submission, after)
 
-    def _archive(self, digest: Digest) -> Path:
-        path = self._scratch / f"{digest.removeprefix('sha256:')}.tar"
+    @contextlib.contextmanager
+    def _archive(self, digest: Digest) -> Iterator[Path]:
+        """Fetch an archive for as long as it is needed: this pod's disk is made for one at a time."""
+        path = self._scratch / "archive.tar"
         self._hub.get_archive(digest, path)
-        return path
+        yield path
+        path.unlink()
 
     def _compare(self, what: str, expected: Digest, found: Digest) -> None:
         if found != expected:

@@ -115,6 +115,7 @@ class Gate:
             self._daemon.deliver_submission(archive)
         except Unprocessable as error:
             self._fail("unpack", str(error))
+        archive.unlink()  # This pod's disk is made for one archive at a time.
         self._hub.journal(self._daemon.canaries())
         found = self._daemon.digest(self._settings.submission_folder)
         if found != self._settings.candidate:

@@ -44,6 +44,8 @@ from wire.trial import EndReason
 SECRETS: Final = "/run/secrets/proctor"
 METADATA_ADDRESS: Final = "169.254.169.254:80"
 GATE_SECONDS: Final = 3600
+# One archive of the largest size, and room to work: less, and an agent's big workspace would evict its own graders.
+DRIVER_DISK: Final = "6Gi"
 ROOT_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETUID", "SETGID")
 KEEP: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 
@@ -295,7 +297,7 @@ def _driver(  # noqa: PLR0913 - the last two differ for the evaluator alone
             "capabilities": {"drop": ["ALL"]},
         },
         "resources": {
-            "limits": {"cpu": "2", "memory": memory, "ephemeral-storage": "4Gi"},
+            "limits": {"cpu": "2", "memory": memory, "ephemeral-storage": DRIVER_DISK},
             "requests": {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"},
         },
     }

@@ -12,6 +12,7 @@ from controller import manifests
 from controller.cluster import Object
 from tests.controller.builders import SUBMISSION, status, trial
 from tests.controller.fakes import CANDIDATE, NAMESPACE, settings
+from wire.archive import BYTES_LIMIT
 from wire.names import LABEL_TIER, TIER_DRIVER, TIER_UNTRUSTED
 from wire.token import Role, daemon_bearer, verify
 from wire.trial import Phase
@@ -130,6 +131,14 @@ def test_the_frozen_submission_is_read_only_where_it_is_used() -> None:
     assert {e["name"]: e.get("value") for e in receive["env"]}["PROCTOR_SUBMISSION_DIGEST"] == CANDIDATE
     assert [m.get("readOnly", False) for m in box["volumeMounts"] if m["mountPath"] == "/submission"] == [True]
     assert [m.get("readOnly", False) for m in receive["volumeMounts"] if m["mountPath"] == "/submission"] == [False]
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_driver_has_room_for_an_archive_of_any_size(name: str) -> None:
+    """Else an agent with a big workspace would have its own graders evicted, and never a verdict."""
+    for box in containers(name):
+        limit = box["resources"]["limits"]["ephemeral-storage"]
+        assert int(limit.removesuffix("Gi")) << 30 >= BYTES_LIMIT + (1 << 30)
 
 
 def test_the_pair_policy_joins_one_trial_and_the_gateway() -> None:
