@@ -1,7 +1,6 @@
 """What the runner's small HTTP servers have in common: the bearer, one error shape, bounded bodies, starting up."""
 
 import hmac
-import json
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -68,18 +67,6 @@ async def body(request: Request) -> bytes:
         if len(content) > BODY_LIMIT_BYTES:
             raise InvalidInput(f"the body is over {BODY_LIMIT_BYTES} bytes")
     return bytes(content)
-
-
-async def json_body(request: Request) -> object:
-    """Return a small JSON body.
-
-    Raises:
-        InvalidInput: it is too big or no JSON.
-    """
-    try:
-        return json.loads(await body(request))
-    except ValueError as error:
-        raise InvalidInput(f"the body is no JSON: {error}") from error
 
 
 def seconds(request: Request, name: str, limit: float) -> float:

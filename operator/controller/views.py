@@ -27,9 +27,7 @@ class Meta:
     namespace: str
     name: str
     uid: str
-    version: str = ""
     generation: int = 0
-    created: datetime | None = None
     deleting: datetime | None = None
     finalized: bool = False
     """Holds our finalizer."""
@@ -172,9 +170,7 @@ def meta_of(found: Object) -> Meta:
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
-        version=meta.get("resourceVersion", ""),
         generation=meta.get("generation", 0),
-        created=_moment(meta.get("creationTimestamp")),
         deleting=_moment(meta.get("deletionTimestamp")),
         finalized=FINALIZER in (meta.get("finalizers") or ()),
     )

@@ -60,11 +60,6 @@ class Pending(Generic[Key]):
     def __len__(self) -> int:
         return len(self._due) + len(self._active)
 
-    def is_idle(self) -> bool:
-        """Tell whether nothing is due or being worked on."""
-        now = asyncio.get_running_loop().time()
-        return not self._active and all(due > now for due in self._due.values())
-
     async def _sleep(self, seconds: float | None) -> None:
         try:
             await asyncio.wait_for(self._changed.wait(), seconds)
