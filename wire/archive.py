@@ -2,7 +2,8 @@
 
 Members are sorted by path, times and owners are zeroed, modes are 0644, 0755 or a link's; equal trees give equal
 bytes, so the digest of the bytes is the digest of the tree. Reading is strict: what a hostile archive could use to
-leave its folder (absolute paths, `..`, devices, links that point outside, hard links) is refused, not repaired.
+leave its folder (absolute paths, `..`, devices, links that point outside, hard links, sparse files) is refused, not
+repaired.
 """
 
 import io
@@ -18,6 +19,10 @@ from wire.errors import InvalidInput
 
 MEMBERS_LIMIT: Final = 200_000
 BYTES_LIMIT: Final = 4 << 30
+# What Linux takes; for paths with a thousand bytes to spare for the folder that they are unpacked below.
+PATH_LIMIT_BYTES: Final = 3072
+PART_LIMIT_BYTES: Final = 255
+LINK_LIMIT_BYTES: Final = 4095
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -68,7 +73,8 @@ def extract(stream: BinaryIO, root: Path, *, any_links: bool = False) -> None:
                     raise InvalidInput(f"the archive has over {MEMBERS_LIMIT} members or {BYTES_LIMIT} bytes")
                 _check(member, any_links)
                 _place(tar, member, root, made)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError) as error:
+        # ValueError: a number in an extended header that is none.
         raise InvalidInput(f"the archive cannot be unpacked: {error}") from error
 
 
@@ -93,13 +99,15 @@ def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, root: Path, made: set[
 
 def _make_folders(root: Path, folder: Path, made: set[Path]) -> None:
     """Make a folder below root and its parents; a link or file in the way is refused. `made` saves asking again."""
-    if folder == root or folder in made:
-        return
-    _make_folders(root, folder.parent, made)
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InvalidInput(f"the archive goes through {folder.relative_to(root).as_posix()!r}, which is no folder")
-    folder.mkdir(exist_ok=True)
-    made.add(folder)
+    missing: list[Path] = []
+    while folder != root and folder not in made:
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        if one.is_symlink() or (one.exists() and not one.is_dir()):
+            raise InvalidInput(f"the archive goes through {one.relative_to(root).as_posix()!r}, which is no folder")
+        one.mkdir(exist_ok=True)
+        made.add(one)
 
 
 def _walk(root: Path, excluded: frozenset[str]) -> Iterator[Path]:
@@ -136,10 +144,22 @@ def _check(member: tarfile.TarInfo, any_links: bool) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\0" in member.name:
         raise InvalidInput(f"the archive member {member.name!r} leaves its folder")
-    if not (member.isreg() or member.isdir() or member.issym()):
+    if not _is_path(member.name) or not (path.parts or member.isdir()):
+        raise InvalidInput(f"the archive member {member.name[:200]!r} has a name that no file can have")
+    if member.issym() and not (
+        0 < len(os.fsencode(member.linkname)) <= LINK_LIMIT_BYTES and "\0" not in member.linkname
+    ):
+        raise InvalidInput(f"the archive member {member.name!r} is a link to what cannot be a path")
+    if member.issparse() or not (member.isreg() or member.isdir() or member.issym()):
         raise InvalidInput(f"the archive member {member.name!r} is neither file, folder nor symbolic link")
     if member.issym() and not any_links and _is_outside(path.parent, member.linkname):
         raise InvalidInput(f"the archive member {member.name!r} is a link that leaves its folder")
+
+
+def _is_path(name: str) -> bool:
+    """Tell whether a system call takes this name, also below another folder."""
+    long = any(len(os.fsencode(part)) > PART_LIMIT_BYTES for part in name.split("/"))
+    return "\0" not in name and not long and len(os.fsencode(name)) <= PATH_LIMIT_BYTES
 
 
 def _is_outside(folder: PurePosixPath, link: str) -> bool:

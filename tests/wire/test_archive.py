@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -74,12 +75,17 @@ def test_excluded_paths_are_anchored_at_the_root(tmp_path: Path) -> None:
     assert "src/a.ts" not in names
 
 
-def hostile(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> io.BytesIO:
+SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "-5"}
+
+
+def hostile(
+    name: str, kind: bytes = tarfile.REGTYPE, target: str = "", headers: dict[str, str] | None = None
+) -> io.BytesIO:
     """Make an archive of one member that nobody honest would write."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         member = tarfile.TarInfo(name)
-        member.type, member.linkname = kind, target
+        member.type, member.linkname, member.pax_headers = kind, target, headers or {}
         tar.addfile(member, io.BytesIO(b""))
     out.seek(0)
     return out
@@ -95,6 +101,13 @@ def hostile(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> io.By
         pytest.param(hostile("pipe", tarfile.FIFOTYPE), id="pipe"),
         pytest.param(hostile("link", tarfile.SYMTYPE, "/etc"), id="link to an absolute path"),
         pytest.param(hostile("link", tarfile.SYMTYPE, "../../etc"), id="link outside"),
+        pytest.param(hostile("link", tarfile.SYMTYPE, "x" * 5000), id="link longer than a path"),
+        pytest.param(hostile("link", tarfile.SYMTYPE, "x", {"linkpath": "a\0b"}), id="link with a NUL"),
+        pytest.param(hostile("."), id="file without a name"),
+        pytest.param(hostile("x" * 256), id="name longer than a name"),
+        pytest.param(hostile("d/" * 3000 + "f"), id="deeper than paths reach"),
+        pytest.param(hostile("sparse", headers=SPARSE), id="sparse file of a negative size"),
+        pytest.param(hostile("sparse", headers={**SPARSE, "GNU.sparse.realsize": "many"}), id="size that is no number"),
     ],
 )
 def test_a_hostile_archive_is_refused(tmp_path: Path, archive: io.BytesIO) -> None:
@@ -118,6 +131,18 @@ def test_a_link_may_point_outside_where_asked_but_is_never_followed(tmp_path: Pa
         extract(out, tmp_path / "in", any_links=True)
     assert (tmp_path / "in" / "link").is_symlink()
     assert not (tmp_path / "planted").exists()
+
+
+def test_the_deepest_tree_that_is_taken_is_given_back(tmp_path: Path) -> None:
+    """Folders deeper than Python recurses, known by the file at their bottom alone, and a long link."""
+    (tmp_path / "in").mkdir()
+    extract(hostile("d/" * 1500 + "f"), tmp_path / "in")
+    (tmp_path / "in" / "link").symlink_to("x" * 4000)
+    packed = tree_bytes(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    extract(io.BytesIO(packed), tmp_path / "out")
+    assert tree_bytes(tmp_path / "out") == packed
+    subprocess.run(["rm", "-r", tmp_path / "in", tmp_path / "out"], check=True)
 
 
 def test_garbage_is_refused_as_input(tmp_path: Path) -> None:
