@@ -19,7 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from controller.cluster import AlreadyExists, Change, Conflict, Kind, Object, Rejected, Removed, Replaced, Updated
-from controller.limiter import Limiter
+from controller.limiter import Limiter, patience
 from controller.metrics import Metrics
 from wire.errors import NotReady, ProctorError
 from wire.names import MANAGED_BY
@@ -179,7 +179,7 @@ class KubeCluster:
             raise NotReady(f"the API server does not answer: {error!r}") from error
         self._count(verb, kind, status)
         if status == 429:
-            wait = float(raw.getheader("Retry-After") or 1)
+            wait = patience(raw.getheader("Retry-After"))
             self._limiter.throttled(wait)
             raise NotReady("the API server asks for patience (429)", retry_seconds=wait)
         self._limiter.answered()

@@ -6,6 +6,15 @@ FIRST_PER_SECOND = 20.0
 MOST_PER_SECOND = 320.0
 LEAST_PER_SECOND = 1.0
 BURST_SECONDS = 1.0
+LONGEST_PATIENCE_SECONDS = 60.0
+
+
+def patience(retry_after: str | None) -> float:
+    """Return how long a server wants to be left alone, by its header: bounded, and a second where it says no number."""
+    try:
+        return min(LONGEST_PATIENCE_SECONDS, max(0.0, float(retry_after or 1)))
+    except ValueError:
+        return 1.0
 
 
 class Limiter:

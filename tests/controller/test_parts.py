@@ -13,7 +13,7 @@ from controller.cluster import Kind, Object
 from controller.execute import difference
 from controller.hub import HttpHub, HubRefused, HubUnreachable
 from controller.lease import NAME, Elector, LeaseLost
-from controller.limiter import Limiter
+from controller.limiter import Limiter, patience
 from controller.reflect import Store
 from controller.settings import Settings
 from controller.work import Pending
@@ -185,6 +185,15 @@ def test_the_hub_is_asked_with_the_operators_token() -> None:
     assert asyncio.run(hub(httpx2.Response(200, json=body), calls).manifest(PACKAGE.digest())) == PACKAGE
     assert asyncio.run(hub(httpx2.Response(404), calls).manifest("sha256:0")) is None
     assert verify(KEY, calls[0].headers["Authorization"].removeprefix("Bearer ")).role is Role.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [(None, 1), ("", 1), ("7", 7), ("86400", 60), ("-1", 0), ("nan", 0), ("Tue, 01 Dec 2026 00:00:00 GMT", 1)],
+)
+def test_patience_is_bounded_whatever_a_server_or_a_proxy_writes(header: str | None, seconds: float) -> None:
+    """A date ended the pass, or the whole operator when it came in answer to a renewal of the Lease."""
+    assert patience(header) == seconds
 
 
 def test_the_limiter_doubles_while_answered_and_halves_when_throttled() -> None:
