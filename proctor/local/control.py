@@ -26,7 +26,7 @@ async def serve_control(socket: Path, cluster: MemoryCluster, sandbox_pid: Calla
         try:
             wish = json.loads(await reader.readline())
             answer = {"said": grant(cluster.objects, str(wish["verb"]), str(wish["name"]), sandbox_pid)}
-        except (ProctorError, ValueError, KeyError) as error:
+        except (ProctorError, ValueError, KeyError, TypeError) as error:
             answer = {"error": str(error)}
         writer.write(json.dumps(answer).encode() + b"\n")
         await writer.drain()
@@ -67,8 +67,14 @@ async def _wish(socket: Path, verb: str, name: str) -> str:
     except OSError as error:
         raise NotReady("no local run is going on; local runs live with their `proctor run --local`") from error
     writer.write(json.dumps({"verb": verb, "name": name}).encode() + b"\n")
-    answer = json.loads(await reader.readline())
+    try:
+        line = await reader.readline()
+    except ConnectionError:
+        line = b""
     writer.close()
+    if not line:
+        raise NotReady("the local run ended before it answered")
+    answer = json.loads(line)
     if "error" in answer:
         raise InvalidInput(answer["error"])
     return str(answer["said"])
