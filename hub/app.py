@@ -56,6 +56,7 @@ class Preparation:
             try:
                 self._work()
             except NotReady as error:
+                self.failure = str(error)
                 log.warning("not ready yet", message=str(error))
                 self._stop.wait(error.retry_seconds)
             except Exception as error:  # the top of this thread: told at /readyz, and tried again

@@ -113,6 +113,12 @@ def test_bundled_packages_are_stored_and_a_malformed_one_stops_none(
         assert PackageManifest.model_validate(answer.json()).digest() == digest
 
 
+def test_readiness_says_what_is_missing(tmp_path: Path) -> None:
+    """A hub without its database says so, and not that it is still starting."""
+    with running_hub(tmp_path, f"postgresql:///x?host={tmp_path}") as hub:
+        wait_until(lambda: "database does not answer" in hub.client.get("/readyz").json()["error"]["message"])
+
+
 @pytest.mark.parametrize("store", ["/dev/null/store", "s3://", "s3://bucket/below"])
 def test_a_store_that_cannot_be_is_refused(store: str) -> None:
     """A place that is neither a usable folder nor a bucket is named at the start."""
