@@ -152,7 +152,7 @@ class Gate:
         with Postgres.start(self._scratch / "postgres", self._settings.pod_ip) as server:
             token = secrets.token_urlsafe(24)
             environment = {
-                "DATABASE_URL": server.create_database(),
+                "DATABASE_URL": server.create_database().url,
                 "HOST": self._settings.api_host,
                 "PORT": str(self._settings.api_port),
                 "ADMIN_TOKEN": token,

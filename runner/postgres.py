@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
@@ -39,6 +40,27 @@ _SETTINGS: Final = {
     "password_encryption": "scram-sha-256",
     "log_min_messages": "fatal",
 }
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of the submission's own, and the role that owns it."""
+
+    name: str
+    role: str
+    password: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return what the submission is given."""
+        return f"postgresql://{self.role}:{self.password}@{self.host}:{self.port}/{self.name}"
+
+    def through(self, port: int) -> str:
+        """Return the same URL by way of another port of this pod."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=f"{self.role}:{self.password}@{self.host}:{port}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +91,18 @@ class Postgres:
         finally:
             _stop(process)
 
-    def create_database(self) -> str:
-        """Make an empty database with a role of its own, both of random names; return its URL."""
+    def create_database(self, connections: int = -1) -> Database:
+        """Make an empty database whose role can do nothing else; -1 = as many connections as it likes."""
         name, role, password = f"d{secrets.token_hex(6)}", f"r{secrets.token_hex(6)}", secrets.token_hex(16)
-        create_role = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-        create_database = sql.SQL("CREATE DATABASE {} OWNER {}")
         with psycopg.connect(self.admin, autocommit=True) as admin:
-            admin.execute(create_role.format(sql.Identifier(role), sql.Literal(password)))
-            admin.execute(create_database.format(sql.Identifier(name), sql.Identifier(role)))
-        return f"postgresql://{role}:{password}@{self.host}:{self.port}/{name}"
+            admin.execute(
+                sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} CONNECTION LIMIT {}").format(
+                    sql.Identifier(role), sql.Literal(password), sql.Literal(connections)
+                )
+            )
+            admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(role)))
+            admin.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name)))
+        return Database(name, role, password, self.host, self.port)
 
 
 def _initialise(folder: Path) -> None:

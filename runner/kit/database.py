@@ -4,56 +4,25 @@ SQL is evidence and never an assertion. It runs as the case's own role: as a sup
 submission left behind would run with the superuser's rights, in the evaluator's pod.
 """
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
 
 from runner.kit.casefile import CaseFile, cut
-from runner.postgres import Postgres
+from runner.postgres import Database, Postgres
+
+__all__ = ["Database", "attach_rows", "create", "drop", "is_connectable"]
 
 CONNECTIONS: Final = 90
 TABLES: Final = 24
 ROWS: Final = 12
 
 
-@dataclass(frozen=True)
-class Database:
-    """A case's database."""
-
-    name: str
-    role: str
-    password: str
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Return what the submission is given."""
-        return f"postgresql://{self.role}:{self.password}@{self.host}:{self.port}/{self.name}"
-
-    def through(self, port: int) -> str:
-        """Return the same URL by way of another port of this pod."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=f"{self.role}:{self.password}@{self.host}:{port}"))
-
-
 def create(server: Postgres) -> Database:
     """Create a database owned by a fresh role which can do nothing else."""
-    name, role, password = f"d{secrets.token_hex(6)}", f"r{secrets.token_hex(6)}", secrets.token_hex(16)
-    with psycopg.connect(server.admin, autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} CONNECTION LIMIT {}").format(
-                sql.Identifier(role), sql.Literal(password), sql.Literal(CONNECTIONS)
-            )
-        )
-        admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(role)))
-        admin.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name)))
-    return Database(name, role, password, server.host, server.port)
+    return server.create_database(CONNECTIONS)
 
 
 def drop(server: Postgres, database: Database) -> None:
