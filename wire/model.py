@@ -13,6 +13,8 @@ class Wire(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         use_attribute_docstrings=True,
+        # JSON has neither, so what holds one could be read and not be stored.
+        allow_inf_nan=False,
     )
 
     def dump(self) -> dict[str, object]:

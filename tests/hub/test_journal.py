@@ -78,6 +78,12 @@ def test_pages_end_and_go_on(hub: Hub) -> None:
     assert rows(hub, trial, "?kind=gateReported&kind=turnSealed") == []
 
 
+CASE = (
+    b'[{"kind": "caseReported", "case": "A-01", "attempt": 1, "shard": 0, "outcome": "passed", "at": "",'
+    b' "seconds": SECONDS}]'
+)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
@@ -85,6 +91,8 @@ def test_pages_end_and_go_on(hub: Hub) -> None:
         pytest.param(b"{", 422, "JSON", id="no JSON"),
         pytest.param(b'[{"kind": "turnEvent", "turn": 1}]', 422, "0.turnEvent.attempt", id="a missing field"),
         pytest.param(b'[{"kind": "turnEvent", "turn": "\\ud800"}]', 422, "", id="half a surrogate pair"),
+        pytest.param(CASE.replace(b"SECONDS", b"NaN"), 422, "finite", id="no number"),
+        pytest.param(CASE.replace(b"SECONDS", b"1e999"), 422, "finite", id="a number without end"),
         pytest.param(b" " * ((8 << 20) + 1), 413, "8388608", id="too large"),
     ],
 )
