@@ -78,6 +78,14 @@ def require_writable(token: Token, kinds: Iterable[str]) -> None:
             raise Refused(f"a token of role {token.role} does not write {kind}")
 
 
+def require_own_past(token: Token, attempts: Iterable[int]) -> None:
+    """Refuse entries that claim a later attempt: keys are stored once, so they would take that attempt's place."""
+    # Earlier ones may be named: a turn that outlives its session keeps the key of its sandbox's attempt.
+    for attempt in attempts:
+        if attempt > token.attempt:
+            raise Refused(f"a token of attempt {token.attempt} does not write entries of attempt {attempt}")
+
+
 def readable_kinds(token: Token, asked: Iterable[str]) -> frozenset[str]:
     """Return the kinds to answer with: what was asked for, or everything that the role may read."""
     allowed = READABLE.get(token.role, frozenset())

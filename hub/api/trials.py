@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import TypeAdapter
 
 from hub import journal, records, results
-from hub.access import readable_kinds, require_writable
+from hub.access import readable_kinds, require_own_past, require_writable
 from hub.api.request import Admin, Given, JournalBody, JournalToken, RecordBody, Uid, alive_state
 from wire.digest import canonical
 from wire.errors import InvalidInput
@@ -60,6 +60,7 @@ def get_trial(uid: Uid, token: Admin, given: Given) -> Response:
 def post_journal(uid: Uid, token: JournalToken, body: JournalBody, given: Given) -> dict[str, int]:
     entries = ENTRIES.validate_json(body)
     require_writable(token, (entry.kind for entry in entries))
+    require_own_past(token, (getattr(entry, "attempt", 0) for entry in entries))
     with given.database.transaction() as connection:
         alive_state(connection, token, uid, lock=True)
         return {"stored": journal.append(connection, uid, token.attempt, entries)}

@@ -111,3 +111,11 @@ def test_a_batch_with_one_foreign_entry_stores_nothing(hub: Hub) -> None:
     answer = hub.send(trial, Role.AGENT, an_event(1), a_case("A-01"))
     assert (answer.status_code, answer.json()["error"]["reason"]) == (403, "Refused")
     assert rows(hub, trial) == []
+
+
+def test_nobody_writes_what_a_later_attempt_will_have_to_say(hub: Hub) -> None:
+    """A key is stored once: a stolen token could otherwise speak for attempts whose tokens are not even minted."""
+    trial = hub.put_trial()
+    answer = hub.send(trial, Role.EVALUATOR, a_case("A-01"), a_case("B-01", attempt=2))
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (403, "Refused")
+    assert rows(hub, trial) == []
