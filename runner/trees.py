@@ -27,6 +27,8 @@ class Trees:
 
     async def read(self, roots: Sequence[str], excluded: Sequence[str]) -> AsyncIterator[bytes]:
         """Return the pieces of a tar; a refusal comes before the first piece, a later failure breaks the stream."""
+        if any("\0" in path for path in excluded):
+            raise InvalidInput("exclude: a path holds no NUL")
         process = await self._start("get", *(f"--exclude={path}" for path in excluded), "--", *_checked(roots))
         assert process.stdout is not None
         first = await process.stdout.read(CHUNK_BYTES)

@@ -1,6 +1,7 @@
 """What the runner's small HTTP servers have in common: the bearer, one error shape, bounded bodies, starting up."""
 
 import hmac
+import math
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -75,15 +76,18 @@ def seconds(request: Request, name: str, limit: float) -> float:
 
 
 def number(request: Request, name: str) -> float:
-    """Return a number from the query; 0 when it is not there.
+    """Return a finite number from the query; 0 when it is not there.
 
     Raises:
         InvalidInput: it is no number.
     """
     try:
-        return float(request.query_params.get(name, "0"))
+        found = float(request.query_params.get(name, "0"))
     except ValueError as error:
         raise InvalidInput(f"{name}: not a number") from error
+    if not math.isfinite(found):
+        raise InvalidInput(f"{name}: not a finite number")
+    return found
 
 
 async def drain(chunks: AsyncIterator[bytes]) -> None:

@@ -226,3 +226,20 @@ def test_a_commands_folder_is_entered_as_the_user(root_sandbox: Box) -> None:
     """A folder that is closed to the user stays closed: the daemon does not go there first."""
     done = root_sandbox.client().run("closed", sh("pwd", cwd=str(root_sandbox.folder / "spool")))
     assert done.status.exit_code == 126
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("commands/known/output?offset=inf", id="an offset without end"),
+        pytest.param("commands/known/output?offset=nan", id="an offset that is no number"),
+        pytest.param("commands/known?wait=nan", id="a wait that is no number"),
+        pytest.param("digest?root=/&exclude=a%00b", id="a path with a NUL"),
+    ],
+)
+def test_queries_that_mean_nothing_get_one_clear_error(sandbox: Box, query: str) -> None:
+    """And no crash."""
+    sandbox.client().run("known", CommandSpec(argv=["true"], cwd="/"))
+    headers = {"Authorization": f"Bearer {BEARER}"}
+    answer = httpx2.get(f"{sandbox.url}/v1/{query}", headers=headers, trust_env=False)
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (422, "InvalidInput")
