@@ -40,7 +40,7 @@ class Sandbox:
         account = settings.account(cgroup.data_limit_bytes())
         self.settings = settings
         self.commands = Commands(account, settings.spool, cgroup.memory_kills)
-        self.trees = Trees(account, settings.python)
+        self.trees = Trees(account, settings.python, settings.stall_seconds)
         self.canaries: Canaries | None = None
 
     def may_run(self) -> None:

@@ -95,6 +95,8 @@ class SandboxSettings(PodSettings):
     """PATH of the commands."""
     python: str = sys.executable
     """Interpreter of the processes that read and write trees; the agent's user must be able to start it."""
+    stall_seconds: float = 120.0
+    """How long a process that reads a tree may give nothing before it is ended."""
     npm: Npm = Field(default_factory=Npm)
 
     @property

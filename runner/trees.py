@@ -2,9 +2,9 @@
 
 import asyncio
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from runner.account import Account
 from runner.errors import TooLarge
@@ -13,6 +13,7 @@ from runner.web import drain
 from wire.digest import Digest, Hasher
 from wire.errors import Broken, InvalidInput
 
+T = TypeVar("T")
 CHUNK_BYTES: Final = 1 << 20
 LIBRARY: Final = str(Path(__file__).resolve().parents[1])
 """Our own code, which is root's; `runner.tree` imports nothing else but the standard library."""
@@ -21,9 +22,11 @@ LIBRARY: Final = str(Path(__file__).resolve().parents[1])
 class Trees:
     """Reads and writes folders of the pod, always as the agent's user."""
 
-    def __init__(self, account: Account, python: str) -> None:
+    def __init__(self, account: Account, python: str, stall_seconds: float) -> None:
+        """`stall_seconds`: then a reading process that gives nothing is ended; its user may have halted it."""
         self._account = account
         self._python = python
+        self._stall_seconds = stall_seconds
 
     async def read(self, roots: Sequence[str], excluded: Sequence[str]) -> AsyncIterator[bytes]:
         """Return the pieces of a tar; a refusal comes before the first piece, a later failure breaks the stream."""
@@ -31,9 +34,9 @@ class Trees:
             raise InvalidInput("exclude: a path holds no NUL")
         process = await self._start("get", *(f"--exclude={path}" for path in excluded), "--", *_checked(roots))
         assert process.stdout is not None
-        first = await process.stdout.read(CHUNK_BYTES)
+        first = await self._in_time(process, process.stdout.read(CHUNK_BYTES))
         if not first:
-            await _finish(process)
+            await self._in_time(process, _finish(process))
         return self._pieces(process, process.stdout, first)
 
     async def digest(self, root: str, excluded: Sequence[str]) -> Digest:
@@ -73,11 +76,18 @@ class Trees:
     async def _pieces(self, process: Process, stdout: asyncio.StreamReader, first: bytes) -> AsyncIterator[bytes]:
         try:
             yield first
-            while piece := await stdout.read(CHUNK_BYTES):
+            while piece := await self._in_time(process, stdout.read(CHUNK_BYTES)):
                 yield piece
-            await _finish(process)
+            await self._in_time(process, _finish(process))
         finally:
             _kill(process)
+
+    async def _in_time(self, process: Process, awaited: Awaitable[T]) -> T:
+        try:
+            return await asyncio.wait_for(awaited, self._stall_seconds)
+        except TimeoutError:
+            _kill(process)
+            raise Broken(f"the tree's process has done nothing for {self._stall_seconds:g} s") from None
 
 
 def _checked(roots: Sequence[str]) -> Sequence[str]:

@@ -11,11 +11,12 @@ from pathlib import Path
 import structlog
 
 from runner.agents.scene import Scene
-from runner.errors import TooLarge
+from runner.errors import SandboxLost, TooLarge
 from runner.hub import Hub
 from runner.parts import extract_part, starting_tree
 from wire.archive import tree_bytes
 from wire.digest import Digest
+from wire.errors import Broken
 from wire.journal import Canaries, TurnSealed
 from wire.sandbox import CommandSpec
 from wire.turn import Stored
@@ -72,8 +73,18 @@ def clear(scene: Scene, folder: str) -> None:
 
 
 def store_checkpoint(scene: Scene, home: str) -> Stored:
-    """Store workspace and home as they are."""
-    return _bounded(scene, home, lambda: _store(scene, [scene.workspace, home], []))
+    """Store workspace and home as they are; what the agent left running goes on, unless it gets in the way."""
+
+    def store() -> Digest:
+        try:
+            return _store(scene, [scene.workspace, home], [])
+        except (Broken, SandboxLost) as error:
+            # Trees are read as the agent's user, whose other processes can kill or halt the one that reads.
+            log.warning("what the agent left running is ended", error=str(error))
+            scene.daemon.stop()
+            return _store(scene, [scene.workspace, home], [])
+
+    return _bounded(scene, home, store)
 
 
 def store_candidate(scene: Scene, home: str) -> Stored:

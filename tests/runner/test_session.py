@@ -144,6 +144,19 @@ def test_only_the_user_dies_and_the_agent_ends_by_itself(make: Callable[..., Tri
     assert pod.agent.wait(30) == 75
 
 
+def test_an_agent_that_kills_whoever_reads_its_tree_keeps_no_checkpoint_from_being_taken(
+    make: Callable[..., Trial], hub: FakeHub, own_sandbox: Box
+) -> None:
+    """What it left running to that end is ended, and the trial goes on: nothing is anybody else's failure."""
+    kill = f"while :; do pkill -9 -f '[r]unner.tree get.*{own_sandbox.workspace}'; done"
+    trial = make(agent_of("oracle"), install=["sh", "-c", f"({kill}) >/dev/null 2>&1 & sleep 0.5"])
+    pod = trial.session()
+    ended_well(pod)
+    assert "ended" in pod.agent.output()
+    turns = [entry for entry in hub.of_kind("turnSealed") if isinstance(entry, TurnSealed)]
+    assert all(turn.checkpoint in hub.archives for turn in turns)
+
+
 def test_a_lost_sandbox_is_told_and_the_next_one_starts_from_the_checkpoint(
     make: Callable[..., Trial], hub: FakeHub
 ) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.errors import TooLarge, Unprocessable
-from tests.runner.processes import BEARER, Box
+from tests.runner.processes import BEARER, Box, box
 from wire.archive import tree_bytes
 from wire.digest import of_bytes
+from wire.errors import Broken
 from wire.sandbox import CommandSpec
 
 
@@ -208,3 +209,15 @@ def test_root_lends_its_rights_to_nobody(root_sandbox: Box) -> None:
     with pytest.raises(Unprocessable):
         root_sandbox.client().put_tree(str(closed), tar({"planted": b""}))
     assert list(closed.glob("planted")) == []
+
+
+def test_a_reading_process_that_is_halted_is_given_up(tmp_path: Path) -> None:
+    """The agent's other processes may stop it; nobody waits for it for long."""
+    with box(tmp_path / "box", stall_seconds=1) as sandbox:
+        as_agent(sandbox, "mkdir many; cd many; seq 20000 | xargs touch")
+        halt = f"while :; do pkill -STOP -f '[r]unner.tree get.*{sandbox.workspace}'; done"
+        sandbox.client().put_command("halt", CommandSpec(argv=["sh", "-c", halt], cwd="/"))
+        with pytest.raises(Broken, match="nothing"):
+            sandbox.client().get_tree([str(sandbox.workspace)], tmp_path / "tree.tar")
+        sandbox.client().stop()
+        sandbox.client().get_tree([str(sandbox.workspace)], tmp_path / "tree.tar")
