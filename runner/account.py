@@ -79,8 +79,12 @@ class Account:
     def _kill(self, alive: Iterable[int]) -> None:
         if self.uid is not None:
             # All at once and by the kernel: a list of pids would always lose against something that forks.
-            subprocess.run(["/bin/sh", "-c", "kill -9 -1"], env={}, check=False, **self.identity())  # type: ignore[call-overload]
-            return
+            try:
+                subprocess.run(["/bin/sh", "-c", "kill -9 -1"], env={}, check=False, **self.identity())  # type: ignore[call-overload]
+            except OSError:
+                pass  # no process is left for this one, so whatever forks fails as well and the list does not lose
+            else:
+                return
         for pid in alive:
             try:
                 os.kill(pid, signal.SIGKILL)

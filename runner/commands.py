@@ -169,7 +169,11 @@ class Commands:
         for command in self._known.values():
             if command.is_running:
                 command.was_ended = True
-        await asyncio.to_thread(self._account.end_all, sessions)
+        try:
+            await asyncio.to_thread(self._account.end_all, sessions)
+        except RuntimeError:
+            # The agent has left room for no further thread: then here, though nobody is served meanwhile.
+            self._account.end_all(sessions)
 
     def _attend(self, command: Command, process: "subprocess.Popen[bytes]", reading: int) -> None:
         loop = asyncio.get_running_loop()

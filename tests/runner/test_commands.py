@@ -1,13 +1,18 @@
 """Commands start once, keep their output and exit codes, and end when they must: against a real daemon."""
 
+import asyncio
+import os
+import resource
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from runner.commands import OUTPUT_LIMIT_BYTES, died_of_memory
+from runner.account import Account
+from runner.commands import OUTPUT_LIMIT_BYTES, Commands, died_of_memory
 from runner.errors import Conflict, Missing, SandboxLost, Unprocessable
 from tests.runner.processes import BEARER, Box
 from wire.errors import Refused
@@ -243,3 +248,36 @@ def test_queries_that_mean_nothing_get_one_clear_error(sandbox: Box, query: str)
     headers = {"Authorization": f"Bearer {BEARER}"}
     answer = httpx2.get(f"{sandbox.url}/v1/{query}", headers=headers, trust_env=False)
     assert (answer.status_code, answer.json()["error"]["reason"]) == (422, "InvalidInput")
+
+
+def test_processes_end_also_when_there_is_room_for_no_further_one(root_sandbox: Box) -> None:
+    """An agent at its limit of processes leaves none for ending them; one at a time they end all the same."""
+    account = Account(uid=root_sandbox.uid, environment={"PATH": os.defpath})
+    before = resource.getrlimit(resource.RLIMIT_NPROC)
+    with Path(os.devnull).open("wb") as output:
+        bomb = [account.start(["sleep", "99"], "/", {}, output.fileno()) for _ in range(5)]
+    time.sleep(0.3)
+    resource.setrlimit(resource.RLIMIT_NPROC, (2, before[1]))
+    try:
+        with pytest.raises(OSError, match="temporarily"):
+            account.start(["true"], "/", {}, 2)
+        account.end_all([])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, before)
+    assert [process.wait(5) for process in bomb] == [-9] * 5
+
+
+def test_processes_end_also_when_there_is_room_for_no_further_thread(tmp_path: Path) -> None:
+    """Threads count against the agent's limit of processes too."""
+
+    async def start_and_stop() -> bool:
+        commands = Commands(Account(uid=None, environment={"PATH": os.defpath}), tmp_path, lambda: None)
+        started = commands.start("hog", CommandSpec(argv=["sleep", "99"], cwd="/"))
+        without_threads = ThreadPoolExecutor(1)
+        without_threads.shutdown()
+        asyncio.get_running_loop().set_default_executor(without_threads)
+        await commands.stop()
+        await started.wait_until(lambda: not started.is_running, 5)
+        return started.is_running
+
+    assert not asyncio.run(start_and_stop())
