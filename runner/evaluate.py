@@ -30,6 +30,7 @@ from wire.package import PackageManifest
 # Left for reporting and flushing before the operator's own limit for the round strikes.
 SPARE_SECONDS: Final = 60.0
 NOT_BUILT: Final = "the submission could not be installed and built; the gate's report says why"
+OVER_LIMIT: Final = "not run: the submission's pod went over its memory or disk limit three times, the last time {}"
 NOT_REPORTED: Final = "the kit ended before this case did"
 log = structlog.get_logger()
 
@@ -66,12 +67,13 @@ class Shard:
         manifest = self._hub.manifest(self._settings.spec.package)
         suite = extract_part(self._hub, manifest, "evaluator", self._scratch / "suite")
         config = self._config(manifest, extract_part(self._hub, manifest, "public", self._scratch / "public"))
-        if self._settings.submission.prepared is None:
-            # Nothing of it can be started: the sut is not even given it.
+        prepared, death = self._settings.submission.prepared, self._settings.sut_death
+        if prepared is None or death is not None:
+            # Nothing of it can be started, or is worth another sut: the sut is not even given it.
             SuiteRun(suite, config.model_copy(update={"plan_only": True})).run(self._take)
-            self._report_rest(CaseOutcome.FAILED, NOT_BUILT)
+            self._report_rest(CaseOutcome.FAILED, NOT_BUILT if death is None else OVER_LIMIT.format(death))
         else:
-            with self._unchanged(self._settings.submission.prepared):
+            with self._unchanged(prepared):
                 SuiteRun(suite, config).run(self._take)
                 self._report_rest(CaseOutcome.UNRESOLVED, NOT_REPORTED)
         self._hub.flush()

@@ -4,6 +4,7 @@ What the submission does wrong is a failed step; what goes wrong on our side is 
 installed and built is stored: the evaluator starts from exactly that.
 """
 
+import contextlib
 import secrets
 import socket
 import tempfile
@@ -35,6 +36,7 @@ LISTEN_SECONDS: Final = 60.0
 API_SECONDS: Final = 1800.0
 STEPS_LIMIT: Final = 256
 OUTPUT_CHARACTERS: Final = 16384
+OVER_LIMIT: Final = "the pod in which this was run went over its memory or disk limit three times, the last time {}"
 
 
 def main(settings: GateSettings) -> int:
@@ -88,14 +90,8 @@ class Gate:
 
     def check(self) -> GateReported:
         """Take all steps up to the first that fails."""
-        manifest = self._hub.manifest(self._settings.spec.package)
-        public = extract_part(self._hub, manifest, "public", self._scratch / "public")
-        try:
-            self._deliver()
-            self._prepare(manifest)
-            self._operate(manifest, public)
-        except StepFailed:
-            pass  # its step is recorded
+        with contextlib.suppress(StepFailed):  # its step is recorded
+            self._check()
         return GateReported(
             conversation=self._settings.conversation,
             attempt=self._settings.attempt,
@@ -106,6 +102,15 @@ class Gate:
             image=self._settings.image[:512],
             at=now(),
         )
+
+    def _check(self) -> None:
+        if self._settings.sut_death is not None:
+            self._fail("limits", OVER_LIMIT.format(self._settings.sut_death))
+        manifest = self._hub.manifest(self._settings.spec.package)
+        public = extract_part(self._hub, manifest, "public", self._scratch / "public")
+        self._deliver()
+        self._prepare(manifest)
+        self._operate(manifest, public)
 
     def _deliver(self) -> None:
         """Hand the candidate to the sut and make sure that it lies there unchanged."""

@@ -150,6 +150,8 @@ class GateSettings(DriverSettings):
     daemon_url: str
     conversation: int
     candidate: DigestField
+    sut_death: str | None = None
+    """Set: by the operator's count too many suts died, the last of this; the candidate fails without another one."""
     submission_folder: str = SUBMISSION
     """Where the candidate lies in the sut, read-only."""
     api_host: str = "0.0.0.0"
@@ -165,6 +167,8 @@ class EvaluateSettings(DriverSettings):
     suts: list[str]
     """Daemons by shard."""
     submission: Submission
+    sut_death: str | None = None
+    """Set: by the operator's count too many suts died, the last of this; what has no outcome fails without another."""
     submission_folder: str = SUBMISSION
     """Where the submission lies in the sut, read-only."""
     lost_seconds: float = 60.0

@@ -11,6 +11,7 @@ from wire.model import Wire
 from wire.run import Arm, Condition, Evaluation, Limits, Name, UserSpec
 
 Time = Annotated[str, StringConstraints(max_length=32)]
+Reason = Annotated[str, StringConstraints(max_length=64)]
 
 
 class Phase(StrEnum):
@@ -113,7 +114,7 @@ class Attempt(Wire):
     number: int
     stage: Phase
     failure_class: FailureClass
-    reason: Annotated[str, StringConstraints(max_length=64)]
+    reason: Reason
     """CamelCase, from the failure table."""
     message: Annotated[str, StringConstraints(max_length=512)] = ""
     at: Time
@@ -172,6 +173,8 @@ class TrialStatus(Wire):
     """The last five failed attempts."""
     failures: int = 0
     """Failed attempts in all."""
+    sut_deaths: Annotated[dict[str, Annotated[list[Reason], Field(max_length=3)]], Field(max_length=128)] = {}
+    """Stage, as in `Checking(2)` → why suts of it died of memory or disk, up to as many as end the stage."""
     retried: int = 0
     not_formal: Annotated[list[Annotated[str, StringConstraints(max_length=64)]], Field(max_length=8)] = []
     """Why this trial cannot count as formal, such as `shell` or `caseSelection`."""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from controller.views import ContainerView, JobView, PodView
 from wire.outcome import EXIT_RETRY, EXIT_TASK, OUTCOME, Checked, Delivered, DriverFailure, Evaluated, Failed
-from wire.trial import Attempt, FailureClass
+from wire.trial import Attempt, FailureClass, Phase, TrialStatus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,9 @@ TABLE: Final[Mapping[str, tuple[FailureClass, bool]]] = {
     "SutOverLimit": (FailureClass.AGENT, True),
 }
 SANDBOX_DEATHS: Final = frozenset({"SandboxOutOfMemory", "SandboxOverLimit"})
-SANDBOX_DEATHS_LIMIT: Final = 3
-"""So many in a row, and development ends with the last sealed state."""
+SUT_DEATHS: Final = frozenset({"SutOutOfMemory", "SutOverLimit"})
+DEATHS_LIMIT: Final = 3
+"""So many sandboxes in a row end development with the last sealed state; so many suts fail what they were to show."""
 # The kubelet cannot start the container for now; it goes on trying, so no attempt is lost.
 BLOCKED: Final[Mapping[str, str]] = {
     "ErrImagePull": "check the image's name and the namespace's pull secrets",
@@ -72,6 +73,28 @@ def sandbox_deaths(attempts: Sequence[Attempt]) -> int:
     """Count the sandboxes in a row that went over a limit of theirs; what was nobody's fault does not end the row."""
     row = [entry.reason for entry in reversed(attempts) if entry.failure_class is not FailureClass.INFRASTRUCTURE]
     return sum(1 for _ in takewhile(SANDBOX_DEATHS.__contains__, row))
+
+
+def stage(status: TrialStatus) -> str:
+    """Name the stage that the recorded facts call for, which the phase does not say between two attempts."""
+    if status.submission is not None:
+        return Phase.EVALUATING
+    return Phase.DEVELOPING if status.candidate is None else f"{Phase.CHECKING}({status.conversation})"
+
+
+def after_sut_death(status: TrialStatus, reason: str) -> dict[str, list[str]]:
+    """Return the status's count of suts that died of their limits, with this failure in it if it is one."""
+    counted = status.sut_deaths.get(stage(status), [])
+    # No more than the limit: what still fails once the driver was told is bounded like any other failure.
+    if reason not in SUT_DEATHS or len(counted) >= DEATHS_LIMIT:
+        return status.sut_deaths
+    return {**status.sut_deaths, stage(status): [*counted, reason]}
+
+
+def sut_verdict(status: TrialStatus) -> str | None:
+    """Return the reason for which the current stage fails without another sut; None = it is tried."""
+    counted = status.sut_deaths.get(stage(status), [])
+    return counted[-1] if len(counted) >= DEATHS_LIMIT else None
 
 
 def known(reason: str, message: str = "") -> Failure:

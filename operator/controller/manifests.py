@@ -13,7 +13,7 @@ from base64 import b64encode
 from typing import Any, Final
 
 from controller.cluster import Object
-from controller.failures import SANDBOX_DEATHS_LIMIT, sandbox_deaths
+from controller.failures import DEATHS_LIMIT, sandbox_deaths, sut_verdict
 from controller.settings import Settings
 from controller.views import TrialView
 from wire.names import (
@@ -65,7 +65,7 @@ def session_pod(trial: TrialView, settings: Settings, address: str) -> Object:
         "CONVERSATION": str(trial.status.conversation),
         "GATEWAY_URL": f"http://{settings.gateway_address}",
     }
-    if sandbox_deaths(trial.status.attempts) >= SANDBOX_DEATHS_LIMIT:
+    if sandbox_deaths(trial.status.attempts) >= DEATHS_LIMIT:
         told["END_REASON"] = EndReason.RESOURCE_LIMIT
     keys = {"token-agent": "token", "daemon-sandbox": "daemon"}
     agent_volumes, agent_mounts = _secrets(trial, "secrets-agent", keys, 0o440)
@@ -103,7 +103,7 @@ def gate_pod(trial: TrialView, settings: Settings, address: str) -> Object:
         "CONVERSATION": str(trial.status.conversation),
         "CANDIDATE": str(trial.status.candidate),
         "IMAGE": trial.spec.image or settings.sandbox_image,
-    }
+    } | _sut_death(trial)
     keys = {"token-gate": "token", f"daemon-sut-{trial.status.conversation}": "daemon"}
     volumes, mounts = _secrets(trial, "secrets", keys, 0o440)
     spec = _driver_spec(settings, [_driver(trial, settings, "gate", told, mounts)], volumes)
@@ -118,7 +118,7 @@ def evaluate_job(trial: TrialView, settings: Settings, addresses: tuple[str, ...
         "SUTS": json.dumps([_daemon_url(address) for address in addresses]),
         "SUBMISSION": json.dumps(submission.dump() if submission else None),
         "ROUND": str(trial.status.rounds),
-    }
+    } | _sut_death(trial)
     keys = {"token-evaluator": "token"} | {f"daemon-sut-e{shard}": f"daemon-{shard}" for shard in range(shards)}
     volumes, mounts = _secrets(trial, "secrets", keys, 0o440)
     box = _driver(trial, settings, "evaluate", told, [*mounts, _SHM_MOUNT], name="evaluator", memory="2Gi")
@@ -358,6 +358,12 @@ def _secrets(trial: TrialView, volume: str, keys: dict[str, str], mode: int) -> 
     source = {"secretName": name, "items": items, "defaultMode": mode}
     mount = {"name": volume, "mountPath": SECRETS, "readOnly": True}
     return [{"name": volume, "secret": source}], [mount]
+
+
+def _sut_death(trial: TrialView) -> dict[str, str]:
+    """Tell a sut's driver not to try another one."""
+    reason = sut_verdict(trial.status)
+    return {"SUT_DEATH": reason} if reason else {}
 
 
 def _daemon_url(address: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from controller.failures import Failure, sandbox_deaths
+from controller.failures import Failure, after_sut_death, sandbox_deaths
 from controller.views import TrialView
 from wire.errors import Broken
 from wire.journal import Settlement
@@ -80,16 +80,18 @@ def failed(trial: TrialView, failure: Failure, now: datetime, *, new_sandbox: bo
         at=stamp(now),
     )
     attempts = [*status.attempts, entry][-5:]
-    # Sandboxes that the agent kills are bounded by a limit of their own, which ends in a verdict.
-    if not failure.retried or failures - sandbox_deaths(attempts) > cap + status.retried * (cap + 1):
-        return status.model_copy(update={"attempts": attempts, "failures": failures})
+    sut_deaths = after_sut_death(status, failure.reason)
+    counted = {"attempts": attempts, "failures": failures, "sut_deaths": sut_deaths}
+    # What the agent or its submission kills is bounded by a limit of its own, which ends in a verdict.
+    excused = sandbox_deaths(attempts) + sum(map(len, sut_deaths.values()))
+    if not failure.retried or failures - excused > cap + status.retried * (cap + 1):
+        return status.model_copy(update=counted)
     number = status.attempt + 1
     pods = kept(status)
     if not new_sandbox and trial.sandbox in status.pods:
         pods[trial.sandbox] = status.pods[trial.sandbox]
     sandbox = number if new_sandbox else status.sandbox
-    changes = {"attempt": number, "sandbox": sandbox, "attempts": attempts, "failures": failures, "pods": pods}
-    return moved(status, Phase.ADMITTED, **changes)
+    return moved(status, Phase.ADMITTED, attempt=number, sandbox=sandbox, pods=pods, **counted)
 
 
 def frozen(status: TrialStatus, *, passed: bool, prepared: str | None, end_reason: EndReason) -> TrialStatus:

@@ -162,6 +162,63 @@ def test_three_sandboxes_in_a_row_that_died_of_memory_are_a_limit_and_graded(end
     tell(story, script)
 
 
+def env_of(pod: Object) -> dict[str, str]:
+    """Return what a pod's first container is told."""
+    return {entry["name"]: str(entry.get("value")) for entry in pod["spec"]["containers"][0]["env"]}
+
+
+def tries(lab: Lab, driver: str, number: int) -> bool:
+    """Tell whether this attempt's driver, which is to use its sut, is there and recorded."""
+    there = [pod for pod in lab.all(Kind.Pod) if role(pod) == driver and attempt(pod) == number]
+    is_recorded = lab.phase() in ("Checking", "Evaluating")
+    return is_recorded and any("PROCTOR_SUT_DEATH" not in env_of(pod) for pod in there)
+
+
+def end_sut(lab: Lab, end: str) -> None:
+    """Let a sut go over its memory (o), or delete it as a lost node does (i)."""
+    sut = next(pod for pod in lab.all(Kind.Pod) if role(pod) == "sut")
+    if end == "i":
+        lab.cluster.objects.delete(Kind.Pod, sut)
+        return
+    boxes = [ended("sandbox", 137, reason="OOMKilled")]
+    lab.cluster.objects.set_status(Kind.Pod, sut, {"phase": "Failed", "containerStatuses": boxes})
+
+
+def test_a_submission_that_kills_every_sut_fails_its_gates_and_is_graded() -> None:
+    """Three deaths for each of two candidates, three in evaluation, lost suts (i) between: a verdict all the same."""
+    told: list[str] = []
+
+    def script(pod: Object) -> list[Object]:
+        env = env_of(pod)
+        if role(pod) == "session":
+            return obedient(pod)
+        if "PROCTOR_SUT_DEATH" not in env:
+            return []
+        told.append(f"{role(pod)} {env['PROCTOR_SUT_DEATH']}")
+        if role(pod) == "evaluate":
+            return obedient(pod)
+        checked = Checked(conversation=int(env["PROCTOR_CONVERSATION"]), candidate=CANDIDATE, passed=False)
+        return [ended("gate", message=said(checked))]
+
+    async def story(lab: Lab) -> None:
+        await lab.apply(Kind.BenchmarkRun, run(limits={"gateAttempts": 2}))
+        for number, end in enumerate("ooio" + "ooo" + "oioio", 1):
+            driver = "gate" if number <= 7 else "evaluate"
+            await lab.until(partial(tries, lab, driver, number))
+            end_sut(lab, end)
+        await lab.until(lambda: lab.run_phase() == "Complete")
+        status = lab.trial()["status"]
+        assert (status["phase"], status["failures"], status["submission"]["gatePassed"]) == ("Graded", 12, False)
+        assert told[:3] == ["gate SutOutOfMemory"] * 2 + ["evaluate SutOutOfMemory"]
+        assert {stage: len(deaths) for stage, deaths in status["sutDeaths"].items()} == {
+            "Checking(1)": 3,
+            "Checking(2)": 3,
+            "Evaluating": 3,
+        }
+
+    tell(story, script)
+
+
 def test_a_lost_shard_is_evaluated_again_on_fresh_pods() -> None:
     """A sut that is deleted during evaluation costs an attempt and no verdict."""
 

@@ -30,6 +30,9 @@ FROZEN = status(Phase.FROZEN, candidate=CANDIDATE, submission=SUBMISSION, rounds
 EVALUATING = FROZEN.model_copy(
     update={"phase": Phase.EVALUATING, "pods": {**FENCED, SHARD_SUT.name: SHARD_SUT.uid, JOB.name: JOB.uid}}
 )
+DEAD_SUT = pod(SUT.name, exited("sandbox", code=137, reason="OOMKilled"))
+DEAD_SHARD = pod(SHARD_SUT.name, role="sut", phase="Failed", reason="Evicted")
+MEMORY, DISK = "SutOutOfMemory", "SutOverLimit"
 LAST = Attempt(
     number=1,
     stage=Phase.DEVELOPING,
@@ -146,6 +149,21 @@ ROWS = [
         ["status Admitted 2/1/1", "say AttemptFailed"],
         id="sut died: the check is repeated, the sandbox stays",
     ),
+    pytest.param(
+        world(trial(CHECKED.model_copy(update={"failures": 5})), BOX, DEAD_SUT, GATE),
+        ["status Admitted 2/1/1", "say AttemptFailed"],
+        id="sut died when the cap was spent: it does not count",
+    ),
+    pytest.param(
+        world(
+            trial(CHECKED.model_copy(update={"failures": 8, "sut_deaths": {"Checking(1)": [MEMORY] * 3}})),
+            BOX,
+            DEAD_SUT,
+            GATE,
+        ),
+        ["status Checking 1/1/1", "say AttemptFailed"],
+        id="sut died although its gate was told: it counts",
+    ),
     pytest.param(world(trial(FROZEN), BOX), ["delete t-1-sandbox"], id="frozen: nothing starts beside the sandbox"),
     pytest.param(
         world(trial(FROZEN), pod(BOX.name, deleting=True)), [], id="frozen: a sandbox that is ending still lives"
@@ -247,6 +265,60 @@ ROWS = [
 def test_what_comes_next_follows_from_what_is_seen(seen: World, expected: list[str]) -> None:
     """Same world, same actions, in this order."""
     assert words(plan(seen)) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "counted"),
+    [
+        pytest.param(world(trial(CHECKED), BOX, DEAD_SUT, GATE), {"Checking(1)": [MEMORY]}, id="memory, checking"),
+        pytest.param(world(trial(EVALUATING), DEAD_SHARD, jobs=[JOB]), {"Evaluating": [DISK]}, id="disk, evaluating"),
+        pytest.param(
+            world(trial(EVALUATING.model_copy(update={"sut_deaths": {"Checking(1)": [DISK]}})), DEAD_SHARD, jobs=[JOB]),
+            {"Checking(1)": [DISK], "Evaluating": [DISK]},
+            id="each stage by itself",
+        ),
+        pytest.param(
+            world(trial(CHECKED), BOX, pod(SUT.name, exited("sandbox", code=1)), GATE), {}, id="nobody knows why"
+        ),
+        pytest.param(world(trial(CHECKED), BOX, SUT, pod(GATE.name, exited("gate", code=75))), {}, id="the gate's end"),
+    ],
+)
+def test_suts_that_died_of_their_limits_are_counted_by_stage(seen: World, counted: dict[str, list[str]]) -> None:
+    """Memory and disk alone, and only the sut's."""
+    changed = plan(seen)[0]
+    assert isinstance(changed, SetStatus)
+    assert isinstance(changed.status, TrialStatus)
+    assert changed.status.sut_deaths == counted
+
+
+@pytest.mark.parametrize(
+    ("sut_deaths", "gate", "evaluator"),
+    [
+        pytest.param({}, None, None, id="none"),
+        pytest.param({"Checking(2)": [MEMORY] * 2, "Evaluating": [DISK] * 2}, None, None, id="two"),
+        pytest.param({"Checking(2)": [MEMORY, MEMORY, DISK]}, DISK, None, id="three while checking"),
+        pytest.param({"Checking(1)": [MEMORY] * 3}, None, None, id="three of an earlier candidate"),
+        pytest.param({"Evaluating": [DISK, DISK, MEMORY]}, None, MEMORY, id="three while evaluating"),
+    ],
+)
+def test_the_driver_after_three_dead_suts_is_told(
+    sut_deaths: dict[str, list[str]], gate: str | None, evaluator: str | None
+) -> None:
+    """Of its own stage alone, with the last reason."""
+    checks = trial(status(Phase.CHECKING, candidate=CANDIDATE, conversation=2, sut_deaths=sut_deaths))
+    evaluates = trial(FROZEN.model_copy(update={"sut_deaths": sut_deaths}))
+    assert _told(plan(world(checks, pod("t-1-sut-2")))) == gate
+    assert _told(plan(world(evaluates, SHARD_SUT))) == evaluator
+
+
+def _told(actions: Sequence[Action]) -> str | None:
+    """Return what the driver that is made is told of its suts."""
+    (made,) = actions
+    assert isinstance(made, Create)
+    spec = made.body["spec"]
+    spec = spec.get("template", {}).get("spec") or spec
+    told = {entry["name"]: entry.get("value") for entry in spec["containers"][0]["env"]}
+    return told.get("PROCTOR_SUT_DEATH")
 
 
 def test_a_pod_that_cannot_start_is_noted_with_a_fix() -> None:

@@ -178,6 +178,19 @@ def test_cases_of_a_submission_that_was_not_built_fail(bench: Bench) -> None:
     assert not list(bench.box.workspace.iterdir())
 
 
+def test_cases_without_an_outcome_fail_after_suts_have_died_of_their_limits(bench: Bench) -> None:
+    """What was reported stays; the rest is not run, and no sut is asked."""
+    bench.evaluate(attempt=1)
+    bench.box.stop()
+    code, outcome = bench.evaluate(attempt=4, sut_death="SutOutOfMemory", first_seconds=1)
+    assert (code, outcome["unresolved"]) == (0, 0)
+    assert bench.outcomes() == {"A-01": CaseOutcome.PASSED, "B-01": CaseOutcome.FAILED}
+    last = bench.reports()[-1]
+    assert (last.case, last.attempt) == ("B-01", 4)
+    assert "memory or disk limit" in last.message
+    assert "SutOutOfMemory" in last.message
+
+
 def test_a_submission_with_another_digest_is_not_graded(bench: Bench) -> None:
     """One changed byte in the sut, and no case is run."""
     (bench.frozen / "app.py").write_text("rigHt")

@@ -172,6 +172,22 @@ def test_a_candidate_that_was_reported_is_not_checked_again(hub: FakeHub, tmp_pa
     assert json.loads((tmp_path / "outcome").read_text())["passed"] is True
 
 
+def test_a_candidate_whose_suts_have_died_of_their_limits_fails_without_another(hub: FakeHub, tmp_path: Path) -> None:
+    """One failed step says so to the next conversation; there is no prepared tree."""
+    manifest = add_package(hub, tmp_path / "package", OPERATIONS)
+    digest = of_bytes(b"candidate")
+    trial = Trial(hub, Box(folder=tmp_path / "nowhere"), trial_spec(manifest, agent_of("nop")), tmp_path)
+    running = start_role("gate", tmp_path, settings(trial, digest, tmp_path) | {"sut_death": "SutOverLimit"})
+    assert running.wait(60) == 0, running.output()
+    (report,) = hub.of_kind("gateReported")
+    assert isinstance(report, GateReported)
+    assert (report.passed, report.prepared, [step.name for step in report.steps]) == (False, None, ["limits"])
+    assert "memory or disk limit" in report.steps[0].output
+    assert "SutOverLimit" in report.steps[0].output
+    outcome = json.loads((tmp_path / "outcome").read_text())
+    assert outcome == {"outcome": "checked", "conversation": 1, "candidate": digest, "passed": False}
+
+
 @pytest.mark.parametrize(
     ("code", "output"),
     [
