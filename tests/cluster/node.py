@@ -138,3 +138,6 @@ def unmount(at: Layout, anchor: int) -> None:
         target = line.split()[1]
         if target.startswith(ours):
             attempt(*enter(at), "umount", "-l", target)
+        if target.startswith("/run/netns/"):
+            # The mount was the pod's network; the file that it was mounted on lies in the host's /run.
+            Path(target).unlink(missing_ok=True)
