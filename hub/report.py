@@ -208,8 +208,8 @@ def _coverage(verdicts: Sequence[Verdict], *, is_formal: bool) -> str:
     if not verdicts:
         return ""
     # The least covered trial speaks for the cell: a lost selection must not hide behind the others.
-    least = min(verdicts, key=lambda verdict: verdict.selected)
-    return f"{least.selected} of {least.scheduled} cases" + ("" if is_formal else ", not formal")
+    least = min(verdicts, key=lambda verdict: verdict.applicable)
+    return f"{least.applicable} of {least.coverable} cases" + ("" if is_formal else ", not formal")
 
 
 def _arm_line(arm: Arm, histories: Sequence[TrialHistory]) -> ArmLine:

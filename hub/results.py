@@ -26,7 +26,7 @@ def settle(connection: Connection, trial: str, settlement: Settlement) -> Settle
     if settlement.submission is None:
         raise InvalidInput("submission: a graded settlement needs one")
     entries = journal.read_entries(connection, trial, _VERDICT_KINDS)
-    published = read_package(connection, record.spec.package).task.suite.scheduled
+    published = read_package(connection, record.spec.package).task.suite
     verdict = count_verdict(record, settlement.submission, entries, published)
     result = result_of(verdict)
     records.write_settlement(connection, record, settlement, (verdict, result))

@@ -12,6 +12,7 @@ from typing import Final
 from wire.digest import of_json
 from wire.errors import InvalidInput
 from wire.journal import AnyEntry, CaseOutcome, CasePlan, CaseReported, SubmissionChecked, SuitePlanned, TrialRecord
+from wire.package import SuiteInfo
 from wire.report import CaseResult, Verdict
 from wire.trial import Result, Submission
 
@@ -26,9 +27,9 @@ class SuiteMissing(InvalidInput):
 
 
 def count_verdict(
-    record: TrialRecord, submission: Submission, entries: Sequence[AnyEntry], published_cases: int
+    record: TrialRecord, submission: Submission, entries: Sequence[AnyEntry], published: SuiteInfo
 ) -> Verdict:
-    """Return the verdict on a submission; `published_cases` is the complete suite's size by its task.
+    """Return the verdict on a submission; `published` is the complete suite's size by its task.
 
     Raises:
         SuiteMissing: no evaluator has planned the suite for this very submission.
@@ -42,6 +43,7 @@ def count_verdict(
     cases = [_case(case, reports.get(case.id, [])) for case in sorted(plan.cases, key=lambda case: case.id)]
     counts = Counter(case.outcome for case in cases if case.outcome is not None)
     selected = counts.total()
+    applicable = selected - sum(counts[outcome] for outcome in NOT_APPLICABLE)
     return Verdict(
         trial=record.uid,
         task=record.spec.task,
@@ -52,8 +54,9 @@ def count_verdict(
         cases=cases,
         planned=len(cases),
         selected=selected,
-        scheduled=max(published_cases, len(cases)),
-        applicable=selected - sum(counts[outcome] for outcome in NOT_APPLICABLE),
+        scheduled=max(published.scheduled, len(cases)),
+        coverable=max(published.applicable, applicable),
+        applicable=applicable,
         passed=counts[CaseOutcome.PASSED],
         failed=counts[CaseOutcome.FAILED],
         blocked=counts[CaseOutcome.BLOCKED],

@@ -57,6 +57,8 @@ class Verdict(Wire):
     """Cases that the run selected."""
     scheduled: int
     """Cases of the complete suite, as the task publishes it."""
+    coverable: int
+    """Cases of the complete suite that apply to a submission, as the task publishes it."""
     applicable: int
     """Selected and neither excluded nor diagnostic: the denominator of CCPF."""
     passed: int

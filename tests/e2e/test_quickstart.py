@@ -53,8 +53,8 @@ def test_the_report_says_what_it_covers(proctor: Installation, quickstart: Quick
     trial = quickstart.trials["oracle"]
     with proctor.hub() as hub:
         report = hub.get(f"/v1/runs/{trial['spec']['runRef']['uid']}/report").raise_for_status().json()
-    scheduled, selected = trial["status"]["result"]["scheduled"], len(quickstart.outcomes["oracle"])
-    assert {cell["coverage"] for cell in report["cells"]} == {f"{selected} of {scheduled} cases, not formal"}
+    selected = len(quickstart.outcomes["oracle"])
+    assert {cell["coverage"] for cell in report["cells"]} == {f"{selected} of 46 cases, not formal"}
     assert report["formal"] is False
 
 

@@ -18,6 +18,7 @@ from tests.hub.builders import (
 )
 from wire.digest import canonical, of_bytes
 from wire.journal import AnyEntry, CaseOutcome, GateReported, GateStep, Settlement, TurnOpened, TurnSealed
+from wire.package import SuiteInfo
 from wire.run import AgentKind
 from wire.trial import Attempt, FailureClass, Phase
 
@@ -52,7 +53,7 @@ def a_graded_trial(
     """Return a graded trial whose suite holds the reported cases and those left out."""
     record = a_trial(f"uid-{index}", index=index, agent=agent, formal=formal)
     plan = a_plan(*(case.case for case in cases if case.kind == "caseReported"), left_out=left_out)
-    verdict = count_verdict(record, a_submission(), [plan, *cases], published_cases=4)
+    verdict = count_verdict(record, a_submission(), [plan, *cases], published=SuiteInfo(applicable=4, scheduled=4))
     talk = (a_turn(1, "10:00:00", "10:10:00"), a_gate(1, passed=False), a_gate(2, passed=True))
     return TrialHistory(record=record, settlement=graded(), result=result_of(verdict), verdict=verdict, entries=talk)
 

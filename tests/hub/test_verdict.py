@@ -8,14 +8,17 @@ from hub.verdict import SuiteMissing, count_verdict, result_of
 from tests.hub.builders import PREPARED, SUBMISSION, a_case, a_check, a_plan, a_submission, a_trial
 from wire.digest import of_bytes, of_json
 from wire.journal import AnyEntry, CaseOutcome
+from wire.package import SuiteInfo
 
 TRIAL = a_trial("t")
 PASSED, FAILED, UNRESOLVED = CaseOutcome.PASSED, CaseOutcome.FAILED, CaseOutcome.UNRESOLVED
 
+SUITE = SuiteInfo(applicable=46, scheduled=46)
+
 
 def outcomes(*entries: AnyEntry) -> dict[str, CaseOutcome | None]:
     """Return each case's effective outcome."""
-    verdict = count_verdict(TRIAL, a_submission(), entries, published_cases=46)
+    verdict = count_verdict(TRIAL, a_submission(), entries, published=SUITE)
     return {case.id: case.outcome for case in verdict.cases}
 
 
@@ -60,7 +63,7 @@ def test_the_counts_add_up() -> None:
     """Excluded and diagnostic cases are selected and not applicable; unresolved ones are applicable, not passed."""
     reported = [a_case(f"A-{number:02}", outcome) for number, outcome in enumerate(CaseOutcome, start=1)]
     plan = a_plan(*(case.case for case in reported), "B-01", left_out=("C-01", "C-02"))
-    verdict = count_verdict(TRIAL, a_submission(), [plan, *reported], published_cases=46)
+    verdict = count_verdict(TRIAL, a_submission(), [plan, *reported], published=SUITE)
     assert verdict.model_dump(include={"planned", "selected", "scheduled", "applicable"}) == {
         "planned": 9,
         "selected": 7,
@@ -75,8 +78,13 @@ def test_the_counts_add_up() -> None:
 def test_the_order_of_arrival_changes_no_byte(entries: list[AnyEntry], data: st.DataObject) -> None:
     """The verdict's digest is a function of the set of facts."""
     more = [a_case("B-01", data.draw(st.sampled_from(CaseOutcome)), attempt=number) for number in (1, 2)]
-    one = count_verdict(TRIAL, a_submission(), [*entries, *more], 46)
-    two = count_verdict(TRIAL, a_submission(), [*reversed(more), *sorted(entries, key=lambda e: e.key())], 46)
+    one = count_verdict(TRIAL, a_submission(), [*entries, *more], SUITE)
+    two = count_verdict(
+        TRIAL,
+        a_submission(),
+        [*reversed(more), *sorted(entries, key=lambda e: e.key())],
+        SUITE,
+    )
     assert result_of(one) == result_of(two)
     assert result_of(one).digest == of_json(one.dump())
 
@@ -92,10 +100,15 @@ def test_the_order_of_arrival_changes_no_byte(entries: list[AnyEntry], data: st.
 def test_nothing_is_counted_without_a_plan_for_this_submission(entries: list[AnyEntry]) -> None:
     """A graded settlement without the suite's plan is refused instead of counted as zero."""
     with pytest.raises(SuiteMissing):
-        count_verdict(TRIAL, a_submission(), entries, published_cases=46)
+        count_verdict(TRIAL, a_submission(), entries, published=SUITE)
 
 
 def test_messages_are_bounded() -> None:
     """A verdict keeps the beginning of a long message; the journal keeps it whole."""
-    verdict = count_verdict(TRIAL, a_submission(), [a_plan("A-01"), a_case("A-01", FAILED, message="x" * 9000)], 46)
+    verdict = count_verdict(
+        TRIAL,
+        a_submission(),
+        [a_plan("A-01"), a_case("A-01", FAILED, message="x" * 9000)],
+        SUITE,
+    )
     assert len(verdict.cases[0].message) == 512
