@@ -5,8 +5,10 @@ The test cluster has no provisioner, and the database must outlive its pod, or k
 
 from tests.e2e.kubectl import Kubectl, Object
 
-ROOT = "/var/tmp/proctor-e2e"
+# On our own node this lies in its state, which ends with it.
+ROOT = "/var/lib/proctor-cluster/volumes"
 CLAIMS = {"postgresql": "2Gi", "store": "8Gi"}
+VOLUMES = [f"proctor-e2e-{name}" for name in CLAIMS]
 
 
 def has_default_class(kubectl: Kubectl) -> bool:
@@ -17,6 +19,9 @@ def has_default_class(kubectl: Kubectl) -> bool:
 
 def provide(kubectl: Kubectl, namespace: str, image: str) -> None:
     """Make the folders, the volumes and the claims."""
+    if not kubectl("get", "persistentvolume", *VOLUMES, "--ignore-not-found", "--output=name").strip():
+        # Folders without volumes are what an interrupted run left on the node: another database's password is in them.
+        remove(kubectl, image)
     _in_the_node(
         kubectl, image, "mkdir -p /host/postgresql /host/store && chown 1000:1000 /host/postgresql /host/store"
     )
@@ -47,7 +52,7 @@ def provide(kubectl: Kubectl, namespace: str, image: str) -> None:
 
 def remove(kubectl: Kubectl, image: str) -> None:
     """Remove volumes and folders; their claims are gone with the namespace."""
-    kubectl("delete", "persistentvolume", "--ignore-not-found", *(f"proctor-e2e-{name}" for name in CLAIMS))
+    kubectl("delete", "persistentvolume", "--ignore-not-found", *VOLUMES)
     _in_the_node(kubectl, image, "rm -rf /host/postgresql /host/store")
 
 
