@@ -7,6 +7,7 @@ given to its pods. Reacts to notices in the same call that caused them.
 from typing import Final
 
 from controller.cluster import Kind, Object
+from controller.run_status import indexes, intervals
 from proctor.local.objects import Clock, Notice, Objects, rfc3339
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -34,8 +35,8 @@ class JobController:
         pods = self._pods(job)
         # A lost pod counts as failed once and for all, as the real controller's finalizer sees to.
         status = job.get("status") or {}
-        failed = _indexes(status.get("failedIndexes", "")) | _with_phase(pods, "Failed")
-        done = _indexes(status.get("completedIndexes", "")) | _with_phase(pods, "Succeeded")
+        failed = indexes(status.get("failedIndexes", "")) | _with_phase(pods, "Failed")
+        done = indexes(status.get("completedIndexes", "")) | _with_phase(pods, "Succeeded")
         begun = status.get("startTime") is not None
         missing = set(range(job["spec"]["completions"])) - {_index(pod) for pod in pods} - done - failed
         if begun:
@@ -52,7 +53,7 @@ class JobController:
         found = self._objects.all(Kind.Pod, namespace)
         return [p for p in found if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences") or ())]
 
-    def _status(self, job: Object, done: set[int], failed: set[int]) -> Object:
+    def _status(self, job: Object, done: frozenset[int], failed: frozenset[int]) -> Object:
         completions = job["spec"]["completions"]
         now = rfc3339(self._clock())
         status: Object = {
@@ -60,10 +61,10 @@ class JobController:
             "active": completions - len(done) - len(failed),
             "succeeded": len(done),
             "failed": len(failed),
-            "completedIndexes": _intervals(done),
+            "completedIndexes": intervals(done),
         }
         if failed:
-            status["failedIndexes"] = _intervals(failed)
+            status["failedIndexes"] = intervals(failed)
         if len(done) + len(failed) == completions:
             kind, reason = ("Failed", "FailedIndexes") if failed else ("Complete", "CompletionsReached")
             status["conditions"] = [{"type": kind, "status": "True", "reason": reason, "lastTransitionTime": now}]
@@ -114,30 +115,11 @@ def _index(pod: Object) -> int:
     return int(pod["metadata"]["labels"][INDEX])
 
 
-def _with_phase(pods: list[Object], phase: str) -> set[int]:
-    return {_index(pod) for pod in pods if (pod.get("status") or {}).get("phase") == phase}
+def _with_phase(pods: list[Object], phase: str) -> frozenset[int]:
+    return frozenset(_index(pod) for pod in pods if (pod.get("status") or {}).get("phase") == phase)
 
 
 def _comparable(status: Object) -> Object:
     """Leave out the times, which would differ on every look."""
     seen = {key: value for key, value in status.items() if key not in ("completionTime", "conditions")}
     return seen | {"ended": [c["type"] for c in status.get("conditions", ())]}
-
-
-def _intervals(indexes: set[int]) -> str:
-    """Write indexes as Kubernetes does: `0-2,5`."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def _indexes(text: str) -> set[int]:
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
